@@ -19,22 +19,14 @@ import (
 // actTime bounds a change.
 const actTime = 10 * time.Second
 
-// change is one that somebody asks for.
-type change struct {
-	Do, Name, Permit, Key string
-	Limit                 int
-	PerKey                *int // with the limit; nil: as it is
-	rule                  sema.Rule
-	caller                string // what the caller calls the permit, for the record
-}
-
-// kind is what all changes of a kind have: how one is asked about, and how it is done.
+// kind is what all changes of a kind have: how one is asked about, and how it is done. A change
+// that somebody asks for is the record of it, with what it is to be.
 type kind struct {
 	button string
-	title  func(change) string
-	note   func(change, engine.State) string
-	do     func(context.Context, *sema.Operator, change) error
-	undo   func(change, engine.State) (says string, back url.Values) // nil: nothing undoes it
+	title  func(access.Record) string
+	note   func(access.Record, engine.State) string
+	do     func(context.Context, *sema.Operator, access.Record) error
+	undo   func(access.Record, engine.State) (says string, back url.Values) // nil: nothing undoes it
 	done   string
 	danger bool
 }
@@ -42,13 +34,13 @@ type kind struct {
 var kinds = map[string]kind{
 	"limit": {
 		button: "Set the limit",
-		title: func(x change) string {
+		title: func(x access.Record) string {
 			if x.PerKey != nil {
 				return fmt.Sprintf("Set the limit to %d, with %s per key?", x.Limit, capOf(*x.PerKey))
 			}
 			return fmt.Sprintf("Set the limit to %d?", x.Limit)
 		},
-		note: func(x change, st engine.State) string {
+		note: func(x access.Record, st engine.State) string {
 			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
 			if x.PerKey != nil {
 				note += fmt.Sprintf(" Keys without a cap of their own have %s now.", capOf(st.PerKey))
@@ -63,7 +55,7 @@ var kinds = map[string]kind{
 			}
 			return note
 		},
-		do: func(ctx context.Context, o *sema.Operator, x change) error {
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			rule := sema.Rule{Limit: x.Limit}
 			if x.PerKey != nil {
 				rule.PerKey = cmp.Or(*x.PerKey, sema.MaxLimit)
@@ -75,11 +67,11 @@ var kinds = map[string]kind{
 	},
 	"unset-limit": {
 		button: "Unset the limit",
-		title:  func(change) string { return "Unset the limit?" },
-		note: func(_ change, st engine.State) string {
+		title:  func(access.Record) string { return "Unset the limit?" },
+		note: func(_ access.Record, st engine.State) string {
 			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unset(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unset(ctx) },
 		undo: undoUnset,
 		done: "The limit is not kept any more.",
 	},
@@ -87,54 +79,51 @@ var kinds = map[string]kind{
 	"unset-key": unsetKey,
 	"pause": {
 		button: "Pause",
-		title:  func(change) string { return "Pause this semaphore?" },
-		note: func(_ change, st engine.State) string {
+		title:  func(access.Record) string { return "Pause this semaphore?" },
+		note: func(_ access.Record, st engine.State) string {
 			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; waiters go on waiting.", keep(len(st.Holders)))
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Pause(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Pause(ctx) },
 		undo: undoPause,
 		done: "The semaphore is paused.",
 	},
 	"unpause": {
 		button: "Unpause",
-		title:  func(change) string { return "Unpause this semaphore?" },
-		note: func(change, engine.State) string {
-			return "Those who wait are served at once, as far as the limit allows."
-		},
-		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unpause(ctx) },
-		undo: undoPause,
-		done: "The semaphore is not paused any more.",
+		title:  func(access.Record) string { return "Unpause this semaphore?" },
+		note:   always("Those who wait are served at once, as far as the limit allows."),
+		do:     func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unpause(ctx) },
+		undo:   undoPause,
+		done:   "The semaphore is not paused any more.",
 	},
 	"revoke": {
 		button: "Revoke",
-		title:  func(change) string { return "Revoke this permit?" },
-		note: func(change, engine.State) string {
-			return "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."
-		},
-		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Revoke(ctx, x.Permit) },
+		title:  func(access.Record) string { return "Revoke this permit?" },
+		note:   always("Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."),
+		do:     func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Revoke(ctx, x.Permit) },
 		done:   "The permit is revoked. It is free when its holder has stopped.",
 		danger: true,
 	},
 	"release": {
 		button: "Release at once",
-		title:  func(change) string { return "Release this permit at once?" },
-		note: func(change, engine.State) string {
-			return "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."
-		},
-		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Release(ctx, x.Permit) },
+		title:  func(access.Record) string { return "Release this permit at once?" },
+		note:   always("Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."),
+		do:     func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Release(ctx, x.Permit) },
 		done:   "The permit is released.",
 		danger: true,
 	},
 	"remove": {
 		button: "Remove",
-		title:  func(change) string { return "Remove this semaphore?" },
-		note: func(change, engine.State) string {
-			return "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."
-		},
-		do:     func(ctx context.Context, o *sema.Operator, _ change) error { return o.Remove(ctx) },
+		title:  func(access.Record) string { return "Remove this semaphore?" },
+		note:   always("Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."),
+		do:     func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Remove(ctx) },
 		done:   "The semaphore is removed.",
 		danger: true,
 	},
+}
+
+// always is the note of a kind of changes whose note is always the same.
+func always(text string) func(access.Record, engine.State) string {
+	return func(access.Record, engine.State) string { return text }
 }
 
 func keep(holders int) string {
@@ -143,8 +132,6 @@ func keep(holders int) string {
 	}
 	return fmt.Sprintf("%d holders keep their permits", holders)
 }
-
-func doneText(do string) string { return kinds[do].done }
 
 // actAddress is where a change is asked about. on has a field and its value, if it is
 // about a permit or a key.
@@ -182,11 +169,11 @@ func actions(name string, st engine.State) []link {
 }
 
 // changeOf reads a change, and checks all of it.
-func changeOf(v url.Values, a visitor) (change, kind, error) {
-	x := change{Do: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
-	d, ok := kinds[x.Do]
+func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
+	x := access.Record{What: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
+	d, ok := kinds[x.What]
 	if !ok {
-		return x, d, fmt.Errorf("there is no such action: %q", cut(x.Do, 60))
+		return x, d, fmt.Errorf("there is no such action: %q", cut(x.What, 60))
 	}
 	if err := engine.ValidateName(x.Name); err != nil {
 		return x, d, err
@@ -194,7 +181,7 @@ func changeOf(v url.Values, a visitor) (change, kind, error) {
 	if !admit.Sees(a.Who, x.Name) {
 		return x, d, sema.ErrNotFound
 	}
-	switch x.Do {
+	switch x.What {
 	case "limit":
 		var err error
 		if x.Limit, err = wholeOf(v, "limit"); err != nil {
@@ -212,9 +199,10 @@ func changeOf(v url.Values, a visitor) (change, kind, error) {
 		if x.Key = v.Get("key"); x.Key == "" {
 			return x, d, errors.New("there is no key: want one")
 		}
-		var err error
-		x.rule, err = ruleOf(v)
-		return x, d, cmp.Or(engine.ValidateText("key", x.Key, engine.MaxKey), err)
+		var err, wrong error
+		x.Cap, err = wholeOf(v, "cap")
+		x.Share, wrong = wholeOf(v, "share")
+		return x, d, cmp.Or(engine.ValidateText("key", x.Key, engine.MaxKey), err, wrong)
 	case "revoke", "release":
 		_, err := engine.ParseID(x.Permit)
 		return x, d, err
@@ -231,7 +219,7 @@ func cut(s string, most int) string {
 
 type confirmView struct {
 	frame
-	change
+	Change                access.Record
 	Heading, Note, Button string
 	Danger                bool
 	Holder                *engine.Holder
@@ -240,7 +228,7 @@ type confirmView struct {
 }
 
 // mayAct answers those who may not change anything, or not that.
-func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x change, d kind, ok bool) {
+func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x access.Record, d kind, ok bool) {
 	if !admit.May(a.Who, admit.Admin) {
 		h.refused(r, a, v, "the right is not enough")
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
@@ -273,8 +261,8 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
-	if x.Do == "set-key" {
+	v := confirmView{Change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
+	if x.What == "set-key" {
 		now := ruleNow(st, x.Key)
 		v.Rule = &now
 	}
@@ -299,13 +287,12 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	if !ok {
 		return
 	}
-	by := admit.By(access.Record{}, a.Who, r)
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
-	before, err := h.perform(ctx, x, d, by)
-	if err == nil && x.Do == "limit" && r.PostForm.Has("unset") { // an undo, of a limit that nobody had set before
-		_, err = h.perform(ctx, change{Do: "unset-limit", Name: x.Name}, kinds["unset-limit"], by)
+	before, err := h.perform(ctx, admit.By(x, a.Who, r), d)
+	if err == nil && x.What == "limit" && r.PostForm.Has("unset") { // an undo, of a limit that nobody had set before
+		_, err = h.perform(ctx, admit.By(access.Record{What: "unset-limit", Name: x.Name}, a.Who, r), kinds["unset-limit"])
 	}
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
@@ -314,32 +301,27 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	h.offerUndo(w, r, x, d, before)
 	_, _ = h.watcher.State(ctx, x.Name) // so that the page to come does not show what was before
 	to := semaphoreAddress(x.Name) + "&"
-	if x.Do == "remove" {
+	if x.What == "remove" {
 		to = "./?"
 	}
-	see(w, to+"done="+x.Do)
+	see(w, to+"done="+x.What)
 }
 
 var errAudit = errors.New("the audit log cannot be written, so nothing was changed")
 
-// perform changes something, and writes down that by did, and what became of it. It returns
-// what was before.
-func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) (before engine.State, err error) {
-	by.What, by.Name, by.Permit, by.Caller, by.Limit, by.PerKey = x.Do, x.Name, x.Permit, x.caller, x.Limit, x.PerKey
-	by.Key, by.Cap, by.Share = x.Key, x.rule.Limit, x.rule.Share
-	if h.options.AuditFirst != nil {
-		if h.options.AuditFirst(by) != nil {
-			return before, errAudit
-		}
+// perform changes something, and writes down what became of it. It returns what was before.
+func (h *Handler) perform(ctx context.Context, x access.Record, d kind) (before engine.State, err error) {
+	if h.options.AuditFirst != nil && h.options.AuditFirst(x) != nil {
+		return before, errAudit
 	}
 	before, err = h.change(ctx, x, d)
-	by.Result = admit.ResultOf(err)
-	h.options.Audit(by)
-	h.history.Act(by)
+	x.Result = admit.ResultOf(err)
+	h.options.Audit(x)
+	h.history.Act(x)
 	return before, err
 }
 
-func (h *Handler) change(ctx context.Context, x change, d kind) (before engine.State, err error) {
+func (h *Handler) change(ctx context.Context, x access.Record, d kind) (before engine.State, err error) {
 	o, err := sema.Operate(h.engine, x.Name)
 	if err != nil {
 		return before, err
@@ -355,7 +337,6 @@ func (h *Handler) change(ctx context.Context, x change, d kind) (before engine.S
 // sentence is an error for those who read pages.
 func (h *Handler) sentence(err error) string { return view.Trouble(h.options.Engine, err) }
 
-// statusOf is the HTTP status of an error.
 func statusOf(err error, otherwise int) int {
 	var argument *engine.ArgumentError
 	switch {

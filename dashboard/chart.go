@@ -59,8 +59,8 @@ func chartOf(title string, past stretch, points []history.Point, format func(flo
 	for i := range 3 {
 		fmt.Fprintf(&b, `<line class="grid" x1="0" x2="%d" y1="%d" y2="%d"/>`, chartWidth, i*chartHeight/2, i*chartHeight/2)
 	}
-	for i := 1; i < past.ticks(); i++ {
-		x := i * chartWidth / past.ticks()
+	for i := 1; i < ticks; i++ {
+		x := i * chartWidth / ticks
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="0" y2="%d"/>`, x, x, chartHeight)
 	}
 	for _, l := range lines {
@@ -91,18 +91,17 @@ func trace(past stretch, points []history.Point, y func(*history.Point) float64)
 	for i := range points {
 		p := &points[i]
 		x0, x1, v := short(past.x(p.From, chartWidth)), short(past.x(p.From.Add(past.every), chartWidth)), short(y(p))
-		next := i > 0 && p.From.Equal(end)
-		switch {
-		case next:
-			fmt.Fprintf(&lines, "V%sH%s", v, x1)
-			fmt.Fprintf(&areas, "V%sH%s", v, x1)
-		default:
+		if i > 0 && p.From.Equal(end) {
+			fmt.Fprintf(&lines, "V%s", v)
+		} else {
 			if i > 0 {
 				fmt.Fprintf(&areas, "V%dZ", chartHeight)
 			}
-			fmt.Fprintf(&lines, "M%s %sH%s", x0, v, x1)
-			fmt.Fprintf(&areas, "M%s %dV%sH%s", x0, chartHeight, v, x1)
+			fmt.Fprintf(&lines, "M%s %s", x0, v)
+			fmt.Fprintf(&areas, "M%s %d", x0, chartHeight)
 		}
+		fmt.Fprintf(&lines, "H%s", x1)
+		fmt.Fprintf(&areas, "V%sH%s", v, x1)
 		end = p.From.Add(past.every)
 	}
 	if len(points) > 0 {

@@ -66,7 +66,6 @@ func (h *Handler) onHost(ctx context.Context, host string, a visitor, f func(nam
 	return waiting, nil
 }
 
-// hostOf is the host that a request is about.
 func hostOf(v url.Values) (string, error) {
 	host := v.Get("host")
 	if host == "" {
@@ -105,7 +104,6 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	h.render(w, http.StatusOK, "host", v)
 }
 
-// revokeHost revokes all permits of a host.
 func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) {
 	if !admit.May(a.Who, admit.Admin) {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
@@ -121,8 +119,8 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	defer cancel()
 	done := 0
 	_, err = h.onHost(ctx, host, a, func(name string, holder engine.Holder) error {
-		x := change{Do: "revoke", Name: name, Permit: holder.ID, caller: holder.Client.Caller}
-		_, err := h.perform(ctx, x, kinds[x.Do], admit.By(access.Record{}, a.Who, r))
+		x := access.Record{What: "revoke", Name: name, Permit: holder.ID, Caller: holder.Client.Caller}
+		_, err := h.perform(ctx, admit.By(x, a.Who, r), kinds[x.What])
 		switch admit.ResultOf(err) {
 		case "done":
 			done++

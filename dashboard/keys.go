@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/internal/view"
@@ -29,7 +31,7 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // keys is a page of the keys of a semaphore, the one that most wait for first. What was
 // found is since old.
 func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a visitor) (rows []keyRow) {
-	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.keys, h.keyRows()) {
+	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.pages[keys], h.keyRows()) {
 		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: admit.May(a.Who, admit.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
@@ -48,15 +50,7 @@ func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a
 	return rows
 }
 
-// ruleOf is the rule in the form that an operator has filled in. An empty field leaves its value as it is.
-func ruleOf(v url.Values) (rule sema.Rule, err error) {
-	if rule.Limit, err = wholeOf(v, "cap"); err == nil {
-		rule.Share, err = wholeOf(v, "share")
-	}
-	return rule, err
-}
-
-// wholeOf is a number of a form; 0 if it was left empty.
+// wholeOf is a number of a form; 0 if it was left empty, which leaves the value as it is.
 func wholeOf(v url.Values, field string) (int, error) {
 	if v.Get(field) == "" {
 		return 0, nil
@@ -70,10 +64,8 @@ func wholeOf(v url.Values, field string) (int, error) {
 
 // keyNow is what a semaphore has of a key.
 func keyNow(st engine.State, key string) engine.KeyState {
-	for _, k := range st.Keys {
-		if k.Key == key {
-			return k
-		}
+	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
+		return st.Keys[i]
 	}
 	return engine.KeyState{Key: key, Cap: st.PerKey, Share: engine.DefaultShare}
 }
@@ -94,28 +86,30 @@ func ruleNow(st engine.State, key string) (rule sema.Rule) {
 var (
 	setKey = kind{
 		button: "Set cap and share",
-		title:  func(change) string { return "Set the cap and the share of this key?" },
-		note: func(x change, st engine.State) string {
+		title:  func(access.Record) string { return "Set the cap and the share of this key?" },
+		note: func(x access.Record, st engine.State) string {
 			return keyNote(x, st) + " A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Set(ctx, x.rule, x.Key) },
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
+			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key)
+		},
 		undo: undoKey,
 		done: "The cap and the share of the key are set.",
 	}
 	unsetKey = kind{
 		button: "Unset cap and share",
-		title:  func(change) string { return "Unset the cap and the share of this key?" },
-		note: func(x change, st engine.State) string {
+		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
+		note: func(x access.Record, st engine.State) string {
 			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), engine.DefaultShare)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Unset(ctx, x.Key) },
+		do:   func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Unset(ctx, x.Key) },
 		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
 )
 
-func keyNote(x change, st engine.State) string {
+func keyNote(x access.Record, st engine.State) string {
 	k := keyNow(st, x.Key)
 	return fmt.Sprintf("It holds %d now, with %s and a share of %d.", k.Held, capOf(k.Cap), k.Share)
 }

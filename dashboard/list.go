@@ -76,8 +76,16 @@ func pageOf(v url.Values, key string) int {
 	return n
 }
 
-// address is the query's in text: the same for the same list.
+// address leads to the list: the same for the same list.
 func (q listQuery) address() string {
+	if text := q.text(); text != "" {
+		return "./?" + text
+	}
+	return "./"
+}
+
+// text is what an address has after its question mark.
+func (q listQuery) text() string {
 	v := url.Values{}
 	for key, value := range map[string]string{"q": q.find, "state": q.state} {
 		if value != "" {
@@ -90,14 +98,7 @@ func (q listQuery) address() string {
 	if q.page > 1 {
 		v.Set("page", strconv.Itoa(q.page))
 	}
-	return "./" + question(v)
-}
-
-func question(v url.Values) string {
-	if len(v) == 0 {
-		return ""
-	}
-	return "?" + v.Encode()
+	return v.Encode()
 }
 
 // in reports whether each word of the query is in one of these texts.
@@ -228,7 +229,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		return listView{}, err
 	}
 	v := listView{frame: h.frame("Semaphores", a), Find: q.find, Sort: q.sort}
-	v.Live = "live?of=list&" + q.address()[len("./")+min(1, len(q.address())-len("./")):]
+	v.Live = "live?of=list&" + q.text()
 	v.Limited = q.find+q.state != ""
 	for _, s := range states {
 		v.States = append(v.States, option{s.key, s.label, s.key == q.state})
@@ -300,7 +301,7 @@ func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a visitor) {
 		h.unreachable(w, r, a, err)
 		return
 	}
-	v.Done = doneText(r.URL.Query().Get("done"))
+	v.Done = kinds[r.URL.Query().Get("done")].done
 	h.render(w, http.StatusOK, "list", v)
 }
 

@@ -38,7 +38,6 @@ type feeds struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	closed  bool
 	streams int
 	open    map[string]*feed
 }
@@ -58,9 +57,8 @@ func (f *feeds) init() {
 
 func (f *feeds) shut() {
 	f.mu.Lock()
-	f.closed = true
+	f.cancel() // nobody joins after this
 	f.mu.Unlock()
-	f.cancel()
 	f.running.Wait()
 }
 
@@ -76,7 +74,7 @@ type source struct {
 func (f *feeds) join(page source, most int, every time.Duration) (d *feed, news chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.streams >= most {
+	if f.ctx.Err() != nil || f.streams >= most {
 		return nil, nil, false
 	}
 	f.streams++
@@ -223,10 +221,7 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 		page.key = string(rights) + q.address()
 		page.build = func(ctx context.Context) (pieces, error) {
 			list, err := h.list(ctx, q, a)
-			if err != nil {
-				return nil, err
-			}
-			return list.pieces(), nil
+			return list.pieces(), err
 		}
 		return page, true
 	case "semaphore":
@@ -237,10 +232,7 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 		page.key = string(rights) + q.address()
 		page.build = func(ctx context.Context) (pieces, error) {
 			s, err := h.semaphore(ctx, q, a)
-			if err != nil {
-				return nil, err
-			}
-			return s.pieces(), nil
+			return s.pieces(), err
 		}
 		return page, true
 	}

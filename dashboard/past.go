@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sema/access"
 	"sema/internal/history"
 )
 
@@ -31,6 +32,9 @@ const (
 	usualSpan = 15 * time.Minute
 	leastSpan = 10 * time.Second
 	mostSpan  = 366 * 24 * time.Hour
+
+	// ticks is how many parts the axis of time has.
+	ticks = 4
 
 	// chartPoints is how many points a chart has at most, about.
 	chartPoints = 120
@@ -87,9 +91,6 @@ func (s stretch) x(t time.Time, width float64) float64 {
 	return min(width, max(0, width*float64(t.Sub(s.from))/float64(s.to.Sub(s.from))))
 }
 
-// ticks is how many parts the axis of time has.
-func (s stretch) ticks() int { return 4 }
-
 // stamp is a time on a page: in UTC, and a script may make it local.
 type stamp struct{ time.Time }
 
@@ -138,12 +139,11 @@ type lane struct {
 	Bar      template.HTML
 }
 
-// past is a stretch of a semaphore's history.
 func (h *Handler) past(q semaphoreQuery) pastView {
 	past := q.stretch(h.history)
 	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned, Span: tight(q.length()), Open: q.asked()}
-	for i := range past.ticks() + 1 {
-		v.Times = append(v.Times, stamp{past.from.Add(past.to.Sub(past.from) * time.Duration(i) / time.Duration(past.ticks()))})
+	for i := range time.Duration(ticks + 1) {
+		v.Times = append(v.Times, stamp{past.from.Add(past.to.Sub(past.from) * i / ticks)})
 	}
 	points, err := h.history.Series(q.name, past.from, past.to, past.every)
 	points = slices.DeleteFunc(points, func(p history.Point) bool { return p.From.Before(past.from) })
@@ -263,7 +263,7 @@ type happening struct {
 }
 
 // happenings are the last that happened in a stretch, the newest first.
-func happenings(past stretch, visits []history.Visit, changes []history.Change) []happening {
+func happenings(past stretch, visits []history.Visit, changes []access.Record) []happening {
 	var list []happening
 	add := func(t time.Time, who, text string) {
 		if !t.Before(past.from) && !t.After(past.to) {
@@ -307,10 +307,7 @@ func happenings(past stretch, visits []history.Visit, changes []history.Change) 
 	return list[:min(happened, len(list))]
 }
 
-// Compare orders happenings by time.
-func (a happening) Compare(t time.Time) int { return a.Time.Compare(t) }
-
-func changeText(c history.Change) string {
+func changeText(c access.Record) string {
 	text := ""
 	switch c.What {
 	case "limit":

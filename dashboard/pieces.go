@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"hash/maphash"
+	"strings"
 )
 
 // pieces are the parts of a page that change, in order. Parts replace what is in
@@ -53,13 +54,11 @@ func (s *sent) message(p pieces) []byte {
 		Lists map[string]*list  `json:"lists"`
 	}
 	m.Parts, m.Lists = map[string]string{}, map[string]*list{}
-	now, order, changed := sent{}, map[string]*maphash.Hash{}, false
+	now, changed := sent{}, false
 	for _, x := range p {
 		at := [2]string{x.list, x.key}
 		if x.list != "" && m.Lists[x.list] == nil {
 			m.Lists[x.list] = &list{Order: []string{}, Rows: map[string]string{}}
-			order[x.list] = new(maphash.Hash)
-			order[x.list].SetSeed(seed)
 		}
 		if x.key == "" {
 			continue
@@ -70,7 +69,6 @@ func (s *sent) message(p pieces) []byte {
 		switch {
 		case x.list != "":
 			m.Lists[x.list].Order = append(m.Lists[x.list].Order, x.key)
-			_, _ = order[x.list].WriteString(x.key + "\x00")
 			if differs {
 				m.Lists[x.list].Rows[x.key] = x.html
 			}
@@ -78,9 +76,9 @@ func (s *sent) message(p pieces) []byte {
 			m.Parts[x.key] = x.html
 		}
 	}
-	for list, sum := range order {
-		at := [2]string{list, ""}
-		now[at] = sum.Sum64()
+	for name, list := range m.Lists {
+		at := [2]string{name, ""}
+		now[at] = maphash.String(seed, strings.Join(list.Order, "\x00"))
 		changed = changed || (*s)[at] != now[at]
 	}
 	if len(m.Lists) == 0 { // a notice alone: all else stays as it is

@@ -16,21 +16,42 @@ import (
 
 // semaphoreQuery is what the address of a semaphore's page says.
 type semaphoreQuery struct {
-	name                   string
-	holders, waiters, keys int // pages
+	name  string
+	pages [len(lists)]int // of the lists; 0 is 1
 	moment
 }
 
+// lists are the lists of a semaphore's page.
+var lists = [...]string{holders: "holders", waiters: "waiters", keys: "keys"}
+
+const (
+	holders = iota
+	waiters
+	keys
+)
+
 func semaphoreQueryOf(v url.Values) semaphoreQuery {
-	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters"), pageOf(v, "keys"), momentOf(v)}
+	q := semaphoreQuery{name: v.Get("name"), moment: momentOf(v)}
+	for list, key := range lists {
+		q.pages[list] = pageOf(v, key)
+	}
+	return q
+}
+
+// pager leads to the pages of one of the lists.
+func (q semaphoreQuery) pager(list, rows, all int) pager {
+	return newPager(lists[list], q.pages[list], rows, all, func(page int) string {
+		q.pages[list] = page
+		return q.address()
+	})
 }
 
 // address is the query's in text: the same for the same page.
 func (q semaphoreQuery) address() string {
 	v := url.Values{"name": {q.name}}
-	for list, page := range map[string]int{"holders": q.holders, "waiters": q.waiters, "keys": q.keys} {
+	for list, page := range q.pages {
 		if page > 1 {
-			v.Set(list, strconv.Itoa(page))
+			v.Set(lists[list], strconv.Itoa(page))
 		}
 	}
 	q.put(v)
@@ -97,24 +118,12 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		v.Wait = brief(v.Summary.Oldest + since)
 	}
 	rows := h.options.Rows
-	v.HoldersPager = newPager("holders", q.holders, rows, len(st.Holders), func(page int) string {
-		other := q
-		other.holders = page
-		return other.address()
-	})
-	v.WaitersPager = newPager("waiters", q.waiters, rows, len(st.Waiters), func(page int) string {
-		other := q
-		other.waiters = page
-		return other.address()
-	})
-	v.KeysPager = newPager("keys", q.keys, h.keyRows(), len(st.Keys), func(page int) string {
-		other := q
-		other.keys = page
-		return other.address()
-	})
+	v.HoldersPager = q.pager(holders, rows, len(st.Holders))
+	v.WaitersPager = q.pager(waiters, rows, len(st.Waiters))
+	v.KeysPager = q.pager(keys, h.keyRows(), len(st.Keys))
 	v.Keys = h.keys(q, st, since, a)
-	for i, holder := range window(view.ByToken(st.Holders), q.holders, rows) {
-		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
+	for i, holder := range window(view.ByToken(st.Holders), q.pages[holders], rows) {
+		row := holderRow{Holder: holder, Number: (q.pages[holders]-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
@@ -123,8 +132,8 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		}
 		v.Holders = append(v.Holders, row)
 	}
-	for i, waiter := range window(st.Waiters, q.waiters, rows) {
-		before := view.Before(st, (q.waiters-1)*rows+i)
+	for i, waiter := range window(st.Waiters, q.pages[waiters], rows) {
+		before := view.Before(st, (q.pages[waiters]-1)*rows+i)
 		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
 		row.Why = view.Why(st, waiter.Key, waiter.Weight, before)
 		row.Brief = briefIn(row.Why, waiter.Key)
@@ -136,7 +145,6 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	return v, nil
 }
 
-// window is a page of a list.
 func window[T any](list []T, page, rows int) []T {
 	from := min((page-1)*rows, len(list))
 	return list[from:min(from+rows, len(list))]

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
 )
@@ -30,12 +31,12 @@ type offer struct {
 
 // offerUndo sends the browser an offer for the page that follows a change. After a change
 // that nothing undoes, it takes back the offer before.
-func (h *Handler) offerUndo(w http.ResponseWriter, r *http.Request, x change, d kind, before engine.State) {
+func (h *Handler) offerUndo(w http.ResponseWriter, r *http.Request, x access.Record, d kind, before engine.State) {
 	c := &http.Cookie{Name: undoCookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || admit.Secure(r)}
 	if d.undo != nil {
 		if says, back := d.undo(x, before); back != nil {
 			back.Set("name", x.Name)
-			text, _ := json.Marshal(offer{x.Do, says, back}) // plain data
+			text, _ := json.Marshal(offer{x.What, says, back}) // plain data
 			c.MaxAge, c.Value = undoTime, base64.RawURLEncoding.EncodeToString(text)
 		}
 	}
@@ -52,10 +53,10 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 			return o.Says, o.Back
 		}
 	}
-	return doneText(do), nil
+	return kinds[do].done, nil
 }
 
-func undoLimit(x change, before engine.State) (says string, back url.Values) {
+func undoLimit(x access.Record, before engine.State) (says string, back url.Values) {
 	says = fmt.Sprintf("Limit %d → %d", before.Limit, x.Limit)
 	back = url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
 	if x.PerKey != nil && *x.PerKey != before.PerKey {
@@ -68,16 +69,16 @@ func undoLimit(x change, before engine.State) (says string, back url.Values) {
 	return says + ".", back
 }
 
-func undoUnset(_ change, before engine.State) (says string, back url.Values) {
+func undoUnset(_ access.Record, before engine.State) (says string, back url.Values) {
 	if !before.Pinned {
 		return "", nil
 	}
 	return fmt.Sprintf("Limit %d, kept → not kept.", before.Limit), url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
 }
 
-func undoPause(x change, before engine.State) (says string, back url.Values) {
+func undoPause(x access.Record, before engine.State) (says string, back url.Values) {
 	switch {
-	case before.Paused == (x.Do == "pause"): // nothing has changed
+	case before.Paused == (x.What == "pause"): // nothing has changed
 		return "", nil
 	case before.Paused:
 		return "Grants paused → open.", url.Values{"do": {"pause"}}
@@ -85,16 +86,16 @@ func undoPause(x change, before engine.State) (says string, back url.Values) {
 	return "Grants open → paused.", url.Values{"do": {"unpause"}}
 }
 
-func undoKey(x change, before engine.State) (says string, back url.Values) {
+func undoKey(x access.Record, before engine.State) (says string, back url.Values) {
 	was, now := keyNow(before, x.Key), keyNow(before, x.Key)
-	if x.Do == "unset-key" {
+	if x.What == "unset-key" {
 		now.Cap, now.Share = before.PerKey, engine.DefaultShare
 	} else {
-		now.Cap, now.Share = cmp.Or(x.rule.Limit, was.Cap), cmp.Or(x.rule.Share, was.Share)
+		now.Cap, now.Share = cmp.Or(x.Cap, was.Cap), cmp.Or(x.Share, was.Share)
 	}
 	says = fmt.Sprintf("Key %s: %s → %s, share %d → %d.", x.Key, capOf(was.Cap), capOf(now.Cap), was.Share, now.Share)
 	switch {
-	case x.Do == "unset-key" && !was.Ruled: // nothing has changed
+	case x.What == "unset-key" && !was.Ruled: // nothing has changed
 		return "", nil
 	case !was.Ruled:
 		return says, url.Values{"do": {"unset-key"}, "key": {x.Key}}

@@ -72,15 +72,7 @@ func NewRecorder(options *Options) (*Recorder, error) {
 
 // Observer is for Options.Observer of a Semaphore, of any number of them. A program
 // that observes for itself as well joins its own with sema.Observer.And.
-func (r *Recorder) Observer() sema.Observer {
-	return sema.Observer{
-		Acquired:  func(e sema.Event) { r.acquired(e.Semaphore, figures.Acquired, e.Waited) },
-		Failed:    func(e sema.Event) { r.acquired(e.Semaphore, figures.ResultOf(e.Err), 0) },
-		Released:  func(e sema.Event) { r.ended(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Event) { r.ended(e.Semaphore, figures.ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Event) { r.ended(e.Semaphore, figures.Abandoned, e.Held) },
-	}
-}
+func (r *Recorder) Observer() sema.Observer { return figures.Observer(r.acquired, r.ended) }
 
 // acquired counts the end of an acquisition.
 func (r *Recorder) acquired(semaphore, result string, waited time.Duration) {

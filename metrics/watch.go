@@ -1,8 +1,8 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -121,31 +121,33 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 		}
 		shown[label] = sum(shown[label], s)
 	}
-	var limit, bad, active, size, oldest, inTurn, full []figures.Series
-	for label, s := range shown {
-		name := []figures.Label{{Name: figures.LabelName, Value: label}}
+	all := map[string][]figures.Series{figures.LeasesReclaimed: x.ended(labels), figures.EngineUp: {{Value: 1}}}
+	for _, label := range slices.Sorted(maps.Keys(shown)) {
+		s, name := shown[label], []figures.Label{{Name: figures.LabelName, Value: label}}
+		add := func(metric string, value float64) {
+			all[metric] = append(all[metric], figures.Series{Labels: name, Value: value})
+		}
 		if label != figures.Other { // a sum of limits limits nothing
-			limit = append(limit, figures.Series{Labels: name, Value: float64(s.Limit)})
+			add(figures.Limit, float64(s.Limit))
 			if s.Auto != nil {
-				bad = append(bad, figures.Series{Labels: name, Value: float64(s.Auto.Bad) / 1000})
+				add(figures.LimitBad, float64(s.Auto.Bad)/1000)
 			}
 		}
-		active = append(active, figures.Series{Labels: name, Value: float64(s.Used)})
-		size = append(size, figures.Series{Labels: name, Value: float64(s.Waiting)})
-		oldest = append(oldest, figures.Series{Labels: name, Value: s.Oldest.Seconds()})
+		add(figures.LeasesActive, float64(s.Used))
+		add(figures.QueueSize, float64(s.Waiting))
+		add(figures.QueueOldest, s.Oldest.Seconds())
 		if s.Keys > 0 {
-			inTurn = append(inTurn, figures.Series{Labels: name, Value: float64(s.InTurn)})
-			full = append(full, figures.Series{Labels: name, Value: float64(s.Full)})
+			add(figures.KeysInTurn, float64(s.InTurn))
+			add(figures.KeysFull, float64(s.Full))
 		}
 	}
-	for _, series := range [][]figures.Series{limit, bad, active, size, oldest, inTurn, full} {
-		sortByName(series)
+	var families []figures.Family
+	for _, f := range figures.All() {
+		if series, ok := all[f.Name]; ok {
+			families = append(families, figures.Of(f.Name, series))
+		}
 	}
-	return []figures.Family{
-		figures.Of(figures.Limit, limit), figures.Of(figures.LimitBad, bad), figures.Of(figures.LeasesActive, active), figures.Of(figures.QueueSize, size), figures.Of(figures.QueueOldest, oldest),
-		figures.Of(figures.KeysInTurn, inTurn), figures.Of(figures.KeysFull, full),
-		figures.Of(figures.LeasesReclaimed, x.ended(labels)), figures.Of(figures.EngineUp, []figures.Series{{Value: 1}}),
-	}
+	return families
 }
 
 // sum is one summary of two.
@@ -186,13 +188,8 @@ func (x *Watch) ended(used map[string]bool) []figures.Series {
 		}
 	}
 	var series []figures.Series
-	for label, n := range x.reclaimed {
-		series = append(series, figures.Series{Labels: []figures.Label{{Name: figures.LabelName, Value: label}}, Value: n})
+	for _, label := range slices.Sorted(maps.Keys(x.reclaimed)) {
+		series = append(series, figures.Series{Labels: []figures.Label{{Name: figures.LabelName, Value: label}}, Value: x.reclaimed[label]})
 	}
-	sortByName(series)
 	return series
-}
-
-func sortByName(series []figures.Series) {
-	slices.SortFunc(series, func(a, b figures.Series) int { return cmp.Compare(a.Labels[0].Value, b.Labels[0].Value) })
 }

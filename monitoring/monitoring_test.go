@@ -187,8 +187,8 @@ func known(t *testing.T, where, text string) {
 		figures.LeasesActive, figures.Limit, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.EngineUp,
 		figures.AcquireWait, figures.LeaseDuration, figures.Acquires, figures.LeasesLost,
 	} {
-		f, ok := figures.Describe(name)
-		if !ok {
+		f := figures.Of(name, nil)
+		if f.Name == "" {
 			t.Fatalf("no metric %s", name)
 		}
 		if f.Kind != figures.Histogram {

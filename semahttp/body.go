@@ -12,14 +12,21 @@ import (
 // it through a body only, so that the garbage collector can tell when the caller
 // has dropped it.
 type stream struct {
-	inner     io.ReadCloser
-	pass      *pass
-	caller    context.Context    // of the request as it came
-	cancel    context.CancelFunc // of the request as it was sent
-	upgraded  bool
-	abandoned func() // tells the observer; may be nil
+	ending
+	inner    io.ReadCloser
+	caller   context.Context // of the request as it came
+	upgraded bool
+}
 
-	ending ending
+// newStream makes the stream of a response. cancel ends the request. The connection is
+// closed before the pass is given back, so that the next request cannot overlap with
+// this one at the upstream. http.Transport closes the connection within Close only if
+// the context has ended before.
+func newStream(p *pass, inner io.ReadCloser, caller context.Context, cancel func(), upgraded bool, abandoned func()) *stream {
+	return &stream{
+		ending: ending{pass: p, abandoned: abandoned, close: func() error { cancel(); return inner.Close() }},
+		inner:  inner, caller: caller, upgraded: upgraded,
+	}
 }
 
 // start makes the stream end with ctx, the context of the request, and when the
@@ -30,19 +37,11 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 		// After an upgrade, the caller may end the context of the request.
 		ctx = s.pass.context(context.WithoutCancel(s.caller))
 	}
-	watch(&s.ending, ctx, b, s.end)
+	watch(&s.ending, ctx, b)
 	if _, ok := s.inner.(io.Writer); ok {
 		return &writableBody{b}
 	}
 	return b
-}
-
-// end ends the request and then gives back its pass. The connection is closed
-// first, so that the next request cannot overlap with this one at the upstream.
-// http.Transport closes the connection within Close only if the context has
-// ended before. found says whether the garbage collector found the body.
-func (s *stream) end(found bool) error {
-	return s.ending.do(found, func() error { s.cancel(); return s.inner.Close() }, s.pass, s.abandoned)
 }
 
 // failed is the error to give for one that inner gave.

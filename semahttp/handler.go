@@ -88,25 +88,20 @@ type Refused struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	came := time.Now()
-	o := h.admission()
-	err := h.check(o)
+	o, err := h.check()
+	var p *pass
 	var l Limiter
 	if err == nil {
-		l, err = limiterOf(h.Limit, r)
+		p, l, err = enter(&h.gate, r, o, h.Limit, &h.Observer)
 	}
-	if err == nil && l.Acquire == nil {
-		h.Next.ServeHTTP(w, r)
-		return
-	}
-	var p *pass
-	if err == nil {
-		p, err = enter(&h.gate, r, o, l, &h.Observer)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		h.refuse(w, r, l, came, err)
-		return
+	case p == nil:
+		h.Next.ServeHTTP(w, r)
+	default:
+		h.serve(w, r, p)
 	}
-	h.serve(w, r, p)
 }
 
 // Check returns nil if the handler can serve. Otherwise it returns the *sema.ArgumentError
@@ -115,37 +110,38 @@ func (h *Handler) Check() error {
 	if h.Next == nil {
 		return invalid("Next", nil, "a handler")
 	}
-	return h.check(h.admission())
+	_, err := h.check()
+	return err
 }
 
-func (h *Handler) admission() gate.Options {
-	return gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: gate.Policy(h.Outage)}
-}
-
-// check says what the handler cannot serve with.
-func (h *Handler) check(o gate.Options) error {
+// check returns what requests are admitted under, and what the handler cannot serve with.
+func (h *Handler) check() (gate.Options, error) {
+	o := gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: gate.Policy(h.Outage)}
 	switch {
 	case h.Limit == nil:
-		return errNoLimit
+		return o, errNoLimit
 	case h.Status != 0 && h.Status != http.StatusServiceUnavailable && h.Status != http.StatusTooManyRequests:
-		return invalid("Status", h.Status, "503 or 429")
+		return o, invalid("Status", h.Status, "503 or 429")
 	case h.RetryAfter < 0:
-		return invalid("RetryAfter", h.RetryAfter, "0 for an estimate, or more")
+		return o, invalid("RetryAfter", h.RetryAfter, "0 for an estimate, or more")
 	}
-	return o.Check("semahttp")
+	return o, o.Check("semahttp")
 }
 
 // serve serves an admitted request.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
 	inner := r.WithContext(p.context(r.Context()))
-	hold := &hold{pass: p, abandoned: h.Observer.abandoned(r, p.name)}
+	own := &response{ResponseWriter: w, pass: p, bad: h.Overloaded, abandoned: h.Observer.abandoned(r, p.name)}
+	if own.bad == nil {
+		own.bad = overloadedStatus
+	}
 	defer func() {
 		tellOutside(r, inner)
-		if !hold.hijacked.Load() {
+		if !own.hijacked.Load() {
 			p.release()
 		}
 	}()
-	h.Next.ServeHTTP(h.wrap(w, hold), inner)
+	h.Next.ServeHTTP(own.as(), inner)
 }
 
 // tellOutside copies the results of inner handlers from the inner request to the

@@ -8,45 +8,71 @@ import (
 	"net/http"
 	"runtime"
 	"sync/atomic"
+
+	"sema/internal/gate"
 )
 
-// hold is what a request that is served holds.
-type hold struct {
+// response is the http.ResponseWriter of a request that is served. Its status marks the
+// permit.
+type response struct {
+	http.ResponseWriter
 	pass      *pass
+	bad       func(status int) bool
 	abandoned func() // tells the observer; may be nil
 	hijacked  atomic.Bool
 }
 
-// wrap gives w's Hijack to the hold, has the status mark the permit, and leaves all
-// else as it is.
-func (h *Handler) wrap(w http.ResponseWriter, of *hold) http.ResponseWriter {
-	marked := h.mark(w, of.pass)
-	if !canHijack(w) {
-		return marked
-	}
-	own := &writer{marked, of}
-	flusher, flushes := w.(http.Flusher)
-	from, reads := w.(io.ReaderFrom)
+// as returns the response with those abilities of the server's that it may have: a
+// connection can be hijacked, and one that cannot, as of HTTP/2, pushes.
+func (o *response) as() http.ResponseWriter {
+	flusher, flushes := o.ResponseWriter.(http.Flusher)
+	from, reads := o.ResponseWriter.(io.ReaderFrom)
+	pusher, pushes := o.ResponseWriter.(http.Pusher)
+	own, hijacks := hijacker{o}, canHijack(o.ResponseWriter)
 	switch {
-	case flushes && reads:
+	case hijacks && flushes && reads:
 		return struct {
-			*writer
+			hijacker
 			http.Flusher
 			io.ReaderFrom
 		}{own, flusher, from}
-	case flushes:
+	case hijacks && flushes:
 		return struct {
-			*writer
+			hijacker
 			http.Flusher
 		}{own, flusher}
-	case reads:
+	case hijacks && reads:
 		return struct {
-			*writer
+			hijacker
 			io.ReaderFrom
 		}{own, from}
+	case hijacks:
+		return own
+	case flushes && pushes:
+		return struct {
+			*response
+			http.Flusher
+			http.Pusher
+		}{o, flusher, pusher}
+	case flushes:
+		return struct {
+			*response
+			http.Flusher
+		}{o, flusher}
 	}
-	return own
+	return o
 }
+
+// WriteHeader implements http.ResponseWriter.
+func (o *response) WriteHeader(status int) {
+	if o.bad(status) {
+		gate.Overloaded(o.pass.permit)
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (o *response) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // canHijack looks for Hijack as http.ResponseController does.
 func canHijack(w http.ResponseWriter) bool {
@@ -62,56 +88,29 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-type writer struct {
-	http.ResponseWriter
-	hold *hold
-}
+type hijacker struct{ *response }
 
-// Unwrap is for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Hijack implements http.Hijacker. The connection has the permit from now on.
-func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	inner, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+// Hijack implements http.Hijacker. The connection has the permit from now on: it closes
+// when the permit is lost, or when it is garbage-collected. The request's context does
+// not count, because it ends when the handler returns.
+func (o hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	inner, rw, err := http.NewResponseController(o.ResponseWriter).Hijack()
 	if err != nil {
 		return inner, rw, err
 	}
-	w.hold.hijacked.Store(true)
-	t := &takeover{inner: inner, hold: w.hold}
-	c := &conn{inner, t}
-	t.start(c)
+	o.hijacked.Store(true)
+	c := &conn{inner, &ending{pass: o.pass, close: inner.Close, abandoned: o.abandoned}}
+	watch(c.ending, o.pass.context(context.Background()), c)
 	if rw != nil && rw.Writer.Buffered() == 0 {
 		rw.Writer.Reset(c) // a handler that uses only rw has the connection, too
 	}
 	return c, rw, nil
 }
 
-// takeover is a connection that a handler took over, and what it holds. The
-// handler has it through a conn only, so that the garbage collector can tell
-// when it was dropped.
-type takeover struct {
-	inner  net.Conn
-	hold   *hold
-	ending ending
-}
-
-// start makes the connection close when the permit is lost or c is
-// garbage-collected. The request's context does not count, because it ends when
-// the handler returns.
-func (t *takeover) start(c *conn) {
-	watch(&t.ending, t.hold.pass.context(context.Background()), c, t.end)
-}
-
-// end closes the connection and then gives back the permit. found says that the
-// garbage collector found it.
-func (t *takeover) end(found bool) error {
-	return t.ending.do(found, t.inner.Close, t.hold.pass, t.hold.abandoned)
-}
-
 // conn is a connection as the handler has it.
 type conn struct {
 	net.Conn
-	takeover *takeover
+	ending *ending
 }
 
 // Read says of a loss of the permit that it was one.
@@ -129,7 +128,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) reason(err error) error {
 	defer runtime.KeepAlive(c)
 	if err != nil && err != io.EOF {
-		if over := c.takeover.hold.pass.over(); over != nil {
+		if over := c.ending.pass.over(); over != nil {
 			return over
 		}
 	}
@@ -151,5 +150,5 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 // Close closes the connection and gives back the permit.
 func (c *conn) Close() error {
 	defer runtime.KeepAlive(c)
-	return c.takeover.end(false)
+	return c.ending.end(false)
 }

@@ -10,7 +10,6 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/internal/gate"
 	"sema/internal/hooks"
 )
 
@@ -72,18 +71,6 @@ func permits(acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit,
 			return nil, err
 		}
 		return p, nil
-	}
-}
-
-// asking returns the gate's settings for a request: how it acquires, and which
-// observer learns of the engine's outages.
-func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
-	return gate.Asking{
-		Name: l.Name,
-		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
-			return l.Acquire(ctx, options...)
-		},
-		Failed: func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted}) },
 	}
 }
 

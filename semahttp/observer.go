@@ -31,12 +31,6 @@ type Abandoned struct {
 	Limiter     string // its name
 }
 
-func (o *Observer) engineFailed(e EngineFailed) {
-	if o.EngineFailed != nil {
-		o.EngineFailed(e)
-	}
-}
-
 func (o *Observer) abandoned(r *http.Request, name string) func() {
 	f := o.Abandoned
 	if f == nil {

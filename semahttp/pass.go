@@ -17,13 +17,30 @@ type pass struct {
 	why    atomic.Pointer[limitError]
 }
 
-// enter waits until the request may run.
-func enter(g *gate.Gate, r *http.Request, o gate.Options, l Limiter, tell *Observer) (*pass, error) {
-	p, err := g.Enter(r.Context(), o, l.asking(r, tell))
-	if err != nil {
-		return nil, &limitError{l.Name, err}
+// enter waits until the request may run. The pass is nil if no limiter is for it.
+func enter(g *gate.Gate, r *http.Request, o gate.Options, limit func(*http.Request) Limiter, tell *Observer) (*pass, Limiter, error) {
+	l := limit(r)
+	switch {
+	case l.Acquire == nil && l.Name != "":
+		return nil, Limiter{}, invalid("Limiter.Acquire", nil, "a function, or the zero Limiter for a request that is not limited")
+	case l.Acquire == nil:
+		return nil, l, nil
 	}
-	return &pass{name: l.Name, permit: p}, nil
+	p, err := g.Enter(r.Context(), o, gate.Asking{
+		Name: l.Name,
+		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
+			return l.Acquire(ctx, options...)
+		},
+		Failed: func(f gate.Failed) {
+			if tell.EngineFailed != nil {
+				tell.EngineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted})
+			}
+		},
+	})
+	if err != nil {
+		return nil, l, &limitError{l.Name, err}
+	}
+	return &pass{name: l.Name, permit: p}, l, nil
 }
 
 // context is for the work of the request: it ends with parent, and when the

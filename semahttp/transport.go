@@ -58,23 +58,19 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	o := t.admission()
-	err := t.check(o)
-	var l Limiter
+	o, err := t.check()
+	var p *pass
 	if err == nil {
-		l, err = limiterOf(t.Limit, r)
+		p, _, err = enter(&t.gate, r, o, t.Limit, &t.Observer)
 	}
-	if err != nil {
-		closeBody(r)
+	switch {
+	case err != nil && r.Body != nil:
+		_ = r.Body.Close() // as RoundTrip must; it was never read
 		return nil, err
-	}
-	if l.Acquire == nil {
+	case err != nil:
+		return nil, err
+	case p == nil:
 		return t.base().RoundTrip(r)
-	}
-	p, err := enter(&t.gate, r, o, l, &t.Observer)
-	if err != nil {
-		closeBody(r)
-		return nil, err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	sent := r.WithContext(p.context(ctx))
@@ -105,7 +101,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &answer, nil
 	}
 	handed = true
-	s := &stream{inner: answer.Body, pass: p, caller: r.Context(), cancel: cancel, upgraded: upgraded, abandoned: t.Observer.abandoned(r, p.name)}
+	s := newStream(p, answer.Body, r.Context(), cancel, upgraded, t.Observer.abandoned(r, p.name))
 	answer.Body = s.start(sent.Context())
 	return &answer, nil
 }
@@ -126,38 +122,23 @@ func (t *Transport) base() http.RoundTripper {
 
 // Check returns nil if the transport can send. Otherwise it returns the
 // *sema.ArgumentError with which every request would fail. To call it first is not required.
-func (t *Transport) Check() error { return t.check(t.admission()) }
-
-func (t *Transport) admission() gate.Options {
-	return gate.Options{Wait: t.Wait, Policy: gate.Policy(t.Outage)}
+func (t *Transport) Check() error {
+	_, err := t.check()
+	return err
 }
 
-func (t *Transport) check(o gate.Options) error {
+// check returns what requests are admitted under, and what the transport cannot send with.
+func (t *Transport) check() (gate.Options, error) {
+	o := gate.Options{Wait: t.Wait, Policy: gate.Policy(t.Outage)}
 	if t.Limit == nil {
-		return errNoLimit
+		return o, errNoLimit
 	}
-	return o.Check("semahttp")
+	return o, o.Check("semahttp")
 }
 
 var errNoLimit = invalid("Limit", nil, "a function that returns a Limiter")
 
-// limiterOf asks limit for a request's limiter.
-func limiterOf(limit func(*http.Request) Limiter, r *http.Request) (Limiter, error) {
-	l := limit(r)
-	if l.Acquire == nil && l.Name != "" {
-		return Limiter{}, invalid("Limiter.Acquire", nil, "a function, or the zero Limiter for a request that is not limited")
-	}
-	return l, nil
-}
-
 func hasNoBody(r *http.Request, a *http.Response) bool {
 	return a.Body == nil || a.Body == http.NoBody || r.Method == http.MethodHead ||
 		a.StatusCode == http.StatusNoContent || a.StatusCode == http.StatusNotModified
-}
-
-// closeBody closes the body of a request that is not sent, as RoundTrip must.
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		_ = r.Body.Close() // it was never read; there is nothing to lose
-	}
 }

@@ -141,21 +141,29 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	e := s.engine
 	asked, alone := e.note(s, c)
 	defer e.place(s, asked, alone)
-	fault := e.fault(s.name, c.Requests)
-	if err := fault.before(ctx, "step"); err != nil {
-		return protocol.Reply{}, err
+	return through(ctx, s, "step", c.Requests, func() (protocol.Reply, error) {
+		lost := e.prepare(s, &c)
+		reply, err := s.Session.Step(ctx, c)
+		if err == nil {
+			e.learn(s, c, lost, &reply)
+			s.granted(reply.Notification)
+		}
+		e.stepped()
+		return reply, err
+	})
+}
+
+// through makes a call of the memory engine, with the faults on its way there and back.
+func through[T any](ctx context.Context, s *session, op string, requests []protocol.Request, call func() (T, error)) (none T, err error) {
+	fault := s.engine.fault(s.name, requests)
+	if err := fault.before(ctx, op); err != nil {
+		return none, err
 	}
-	lost := e.prepare(s, &c)
-	reply, err := s.Session.Step(ctx, c)
-	if err == nil {
-		e.learn(s, c, lost, &reply)
-		s.granted(reply.Notification)
-	}
-	e.stepped()
+	answer, err := call()
 	if failure := fault.after(); err == nil && failure != nil {
-		return protocol.Reply{}, failure
+		return none, failure
 	}
-	return reply, err
+	return answer, err
 }
 
 // prepare makes of a call what is to be carried out. It returns which requests
@@ -213,28 +221,12 @@ func (e *Engine) forget(id engine.ID) {
 
 // State implements protocol.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	fault := s.engine.fault(s.name, nil)
-	if err := fault.before(ctx, "state"); err != nil {
-		return engine.State{}, err
-	}
-	st, err := s.Session.State(ctx)
-	if failure := fault.after(); err == nil && failure != nil {
-		return engine.State{}, failure
-	}
-	return st, err
+	return through(ctx, s, "state", nil, func() (engine.State, error) { return s.Session.State(ctx) })
 }
 
 // Reports implements protocol.Reporting.
 func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
-	fault := s.engine.fault(s.name, nil)
-	if err := fault.before(ctx, "reports"); err != nil {
-		return protocol.Reports{}, err
-	}
-	r, err := s.Session.(protocol.Reporting).Reports(ctx)
-	if failure := fault.after(); err == nil && failure != nil {
-		return protocol.Reports{}, failure
-	}
-	return r, err
+	return through(ctx, s, "reports", nil, func() (protocol.Reports, error) { return s.Session.(protocol.Reporting).Reports(ctx) })
 }
 
 // Close implements protocol.Session.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"sema/access"
@@ -38,15 +39,15 @@ func (s *Server) auditFirst(a access.Record, who *access.Who, r *http.Request) e
 		return nil
 	}
 	if err := s.options.AuditFirst(admit.By(a, *who, r)); err != nil {
-		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed")
-		p.NotExecuted, p.Hint = true, "look at the server's log and at its disk"
+		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed").unchanged()
+		p.Hint = "look at the server's log and at its disk"
 		return p.after(10 * time.Second) // an earlier retry would only add a line to the server's log
 	}
 	return nil
 }
 
 // audited returns records of the operator's requests in a Go client's call, by their index.
-func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call, who *access.Who) map[int]access.Record {
+func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call) map[int]access.Record {
 	var list map[int]access.Record
 	for i := range c.Requests {
 		q := &c.Requests[i]
@@ -58,14 +59,15 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 				continue
 			}
 		case protocol.Release:
-			if q.ID.Client == rs.innerName || len(rs.earlier) > 0 && rs.hadInner(q.ID.Client) || q.ID.Client == rs.client {
+			if q.ID.Client == rs.client || slices.Contains(rs.livesOf(0), q.ID.Client) {
 				continue
 			}
 		}
 		a := access.Record{What: operations[q.Kind], Name: rs.name}
 		if q.Kind == protocol.Revoke || q.Kind == protocol.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
-			a.Caller = s.callerOf(ctx, rs.name, who, a.Permit)
+			h, _ := s.holder(ctx, rs.name, a.Permit) // the call reports the error
+			a.Caller = h.Client.Caller
 		}
 		switch q.Kind {
 		case protocol.SetLimit:
@@ -95,16 +97,6 @@ func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol
 			s.options.Audit(admit.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
-}
-
-// hadInner reports whether as was the engine's session in an earlier life of the session.
-func (rs *remoteSession) hadInner(as string) bool {
-	for _, l := range rs.earlier {
-		if l.As == as {
-			return true
-		}
-	}
-	return false
 }
 
 func resultOf(reply protocol.Reply, i int, err error) string {

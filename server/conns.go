@@ -17,14 +17,13 @@ import (
 // right cannot lock others out. If no connection is idle, the new one waits.
 type conns struct {
 	net.Listener
-	most    int
-	changed chan struct{} // has an element when a connection was closed or became idle
-	done    chan struct{}
-	end     func() // closes done
+	most int
 
-	mu   sync.Mutex
-	open int
-	idle list.List // of *conn, the longest idle first
+	mu      sync.Mutex
+	changed sync.Cond // a connection was closed or became idle, or the listener was closed
+	open    int
+	idle    list.List // of *conn, the longest idle first
+	closed  bool
 }
 
 // conn is one connection of conns.
@@ -37,8 +36,9 @@ type conn struct {
 }
 
 func limitConns(l net.Listener, most int) *conns {
-	done := make(chan struct{})
-	return &conns{Listener: l, most: most, changed: make(chan struct{}, 1), done: done, end: sync.OnceFunc(func() { close(done) })}
+	c := &conns{Listener: l, most: most}
+	c.changed.L = &c.mu
+	return c
 }
 
 // Accept implements net.Listener.
@@ -48,41 +48,33 @@ func (l *conns) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: raw, pool: l}
-	for {
-		l.mu.Lock()
-		if l.open < l.most {
-			l.open++
-			c.idleEntry = l.idle.PushBack(c)
-			l.mu.Unlock()
-			return c, nil
-		}
-		oldest := l.idle.Front()
-		l.mu.Unlock()
-		if oldest != nil {
-			_ = oldest.Value.(*conn).Close()
-			continue
-		}
-		select {
-		case <-l.changed:
-		case <-l.done:
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.open >= l.most {
+		if l.closed {
 			_ = raw.Close()
 			return nil, net.ErrClosed
 		}
+		if oldest := l.idle.Front(); oldest != nil {
+			l.mu.Unlock()
+			_ = oldest.Value.(*conn).Close()
+			l.mu.Lock()
+			continue
+		}
+		l.changed.Wait()
 	}
+	l.open++
+	c.idleEntry = l.idle.PushBack(c)
+	return c, nil
 }
 
 // Close implements net.Listener.
 func (l *conns) Close() error {
-	l.end()
+	l.mu.Lock()
+	l.closed = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
 	return l.Listener.Close()
-}
-
-// wakeAccept wakes an Accept that waits. The lock is held.
-func (l *conns) wakeAccept() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Close implements net.Conn.
@@ -93,7 +85,7 @@ func (c *conn) Close() error {
 		c.closed = true
 		l.open--
 		c.leaveIdle()
-		l.wakeAccept()
+		l.changed.Signal()
 	}
 	l.mu.Unlock()
 	return c.Conn.Close()
@@ -145,7 +137,7 @@ func (t *connUse) end() {
 	defer l.mu.Unlock()
 	if t.c.inUse--; t.c.inUse == 0 && !t.c.closed {
 		t.c.idleEntry = l.idle.PushBack(t.c)
-		l.wakeAccept()
+		l.changed.Signal()
 	}
 }
 

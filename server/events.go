@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sema/access"
-	"sema/engine"
 	"sema/internal/admit"
 	"sema/watch"
 )
@@ -86,11 +85,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *access.Who)
 func (s *Server) filter(r *http.Request, who *access.Who) (watch.Filter, error) {
 	q := r.URL.Query()
 	if q.Has("name") {
-		name := q.Get("name")
-		if err := engine.ValidateName(name); err != nil {
-			return watch.Filter{}, err
-		}
-		return watch.Filter{Name: name}, s.checkSees(who, name)
+		name, err := s.nameOf(r, who)
+		return watch.Filter{Name: name}, err
 	}
 	prefix := q.Get("prefix")
 	prefixes, any := admit.Among(*who, prefix)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -20,7 +21,7 @@ type holdEvent struct {
 // hold is acquire for clients that cannot renew. The server renews the permit while the
 // response lasts, and releases it when the client disconnects.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	id, began := newID(), time.Now()
+	id, began := rand.Text(), time.Now()
 	ask, err := s.ask(w, r, who, id, true)
 	if err != nil {
 		return err
@@ -55,22 +56,18 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		}
 		return say(holdEvent{Event: "waiting", Ahead: &ahead})
 	})
-	if err != nil {
-		if err == errNone && x.isPaused(r.Context()) {
-			err = errPaused
-		}
-		if out == nil {
-			return err
-		}
+	switch {
+	case err == errNone && x.isPaused(r.Context()):
+		err = errPaused
+	case err == nil && !s.stillAllowed(r, who): // the wait may have lasted an hour
+		err = errTokenOver
+	}
+	if err != nil && out != nil {
 		sayOver("refused", err)
 		return nil
 	}
-	if !s.stillAllowed(r, who) { // the wait may have lasted an hour
-		if out == nil {
-			return errTokenOver
-		}
-		sayOver("refused", errTokenOver)
-		return nil
+	if err != nil {
+		return err
 	}
 	if c := connOf(r); c != nil {
 		setUserTimeout(c.Conn, p.Wish.Lease)

@@ -64,10 +64,10 @@ const partBits = 16
 // executeSeparately executes a call with permits of earlier lives: one step for each request and
 // for each id that its permit may have. A ticket of an earlier life would never be
 // notified. So a request does not wait in an earlier life, only in this one.
-func (rs *remoteSession) executeSeparately(ctx context.Context, c protocol.Call, ids [][]engine.ID) (protocol.Reply, error) {
+func (rs *remoteSession) executeSeparately(ctx context.Context, c protocol.Call, several map[int][]engine.ID) (protocol.Reply, error) {
 	var all protocol.Reply
 	for i, q := range c.Requests {
-		candidates := ids[i]
+		candidates := several[i]
 		if candidates == nil {
 			candidates = []engine.ID{q.ID}
 		}
@@ -104,13 +104,12 @@ func (rs *remoteSession) executeSeparately(ctx context.Context, c protocol.Call,
 
 // maybeExecuted changes an error to say that a part of the call may have been executed.
 func maybeExecuted(err error) error {
-	failure, ok := err.(*engine.Error)
-	if !ok {
-		return err
+	if failure, ok := err.(*engine.Error); ok {
+		unsure := *failure
+		unsure.NotExecuted = false
+		return &unsure
 	}
-	unsure := *failure
-	unsure.NotExecuted = false
-	return &unsure
+	return err
 }
 
 // merge adds a step's reply to all, except for its answers.

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
-	"sema/internal/class"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -26,7 +24,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	if err != nil {
 		return err
 	}
-	st, err := s.look(r.Context(), name, who)
+	st, err := s.look(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -35,7 +33,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	}
 	v := view.Of(name, st)
 	v.Holders, v.Waiters = v.Holders[:min(most, len(v.Holders))], v.Waiters[:min(most, len(v.Waiters))]
-	return writeJSON(w, http.StatusOK, v)
+	return writeJSON(w, v)
 }
 
 func absent(name string) error {
@@ -53,12 +51,12 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	answer := view.NewFound()
 	prefixes, any := admit.Among(*who, q.Get("prefix"))
 	if !any {
-		return writeJSON(w, http.StatusOK, answer)
+		return writeJSON(w, answer)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), listTime)
 	defer cancel()
 	missed, err := s.watcher.Each(ctx, prefixes, func(name string, st engine.State) {
-		v := view.Of(name, st)
+		v := view.Of(name, st) // st is shared
 		for i := range v.Holders {
 			v.Holders[i].Permit = s.remotes.outerText(v.Holders[i].Permit)
 		}
@@ -72,7 +70,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	}
 	answer.Missed = missed
 	answer.Sort()
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, answer)
 }
 
 // list answers with a page of the existing semaphores, sorted by name.
@@ -87,7 +85,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	}{Semaphores: []view.Summary{}}
 	prefixes, any := admit.Among(*who, r.URL.Query().Get("prefix"))
 	if !any {
-		return writeJSON(w, http.StatusOK, answer)
+		return writeJSON(w, answer)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), listTime)
 	defer cancel()
@@ -109,7 +107,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		}
 		answer.Semaphores = append(answer.Semaphores, shown)
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, answer)
 }
 
 // setLimit pins a limit.
@@ -179,42 +177,26 @@ func operation(what string, do func(*sema.Operator, context.Context) error) hand
 	}
 }
 
-// operationOn makes the handler of an operation on a permit. The permit may have one of
-// several ids in the engine: the operation tries all, and succeeds if one succeeds.
+// operationOn makes the handler of an operation on a permit.
 func operationOn(what string, do func(*sema.Operator, context.Context, string) error) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
-		if _, err := s.nameOf(r, who); err != nil { // check rights before the permit's id
+		name, err := s.nameOf(r, who)
+		if err != nil {
 			return err
 		}
 		id, err := engine.ParseID(r.PathValue("permit"))
 		if err != nil {
 			return problem(http.StatusNotFound, "no-permit", "%s", plain(err))
 		}
-		return s.operate(w, r, who, access.Record{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
-			var errs []error
-			for _, inner := range s.innerIDs(id) {
-				errs = append(errs, do(o, ctx, inner.String()))
+		h, unknown := s.holder(r.Context(), name, id.String())
+		a := access.Record{What: what, Permit: id.String(), Caller: h.Client.Caller}
+		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error {
+			if unknown != nil {
+				return unknown
 			}
-			if slices.Contains(errs, nil) {
-				return nil
-			}
-			return class.Join(errs...)
+			return do(o, ctx, h.ID)
 		})
 	}
-}
-
-// callerOf is the caller's id of a held permit, for the audit log; "" if unknown.
-func (s *Server) callerOf(ctx context.Context, name string, who *access.Who, permit string) string {
-	st, err := s.look(ctx, name, who)
-	if err != nil {
-		return "" // the operation will report the error
-	}
-	for _, h := range st.Holders {
-		if h.ID == permit {
-			return h.Client.Caller
-		}
-	}
-	return ""
 }
 
 // operate executes an operation of an operator and logs it.
@@ -231,9 +213,6 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
 	defer cancel()
 	a.Name = name
-	if a.Permit != "" {
-		a.Caller = s.callerOf(ctx, name, who, a.Permit)
-	}
 	if err := s.auditFirst(a, who, r); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -109,22 +110,15 @@ func numberOf(who *access.Who, id string) uint64 {
 	return binary.BigEndian.Uint64(hash[:]) >> 4
 }
 
-// acquire grants a permit, or waits for one.
+// acquire grants a permit, or waits for one. Without an id in the path, the server makes one.
 func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	id, err := callerID(r)
-	if err != nil {
-		return err
+	began, id := time.Now(), rand.Text()
+	if r.PathValue("id") != "" {
+		var err error
+		if id, err = callerID(r); err != nil {
+			return err
+		}
 	}
-	return s.acquireAs(w, r, who, id)
-}
-
-// acquireAny is acquire with an id that the server makes.
-func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	return s.acquireAs(w, r, who, newID())
-}
-
-func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.Who, id string) error {
-	began := time.Now()
 	ask, err := s.ask(w, r, who, id, false)
 	if err != nil {
 		return err
@@ -132,9 +126,6 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.W
 	defer ask.end()
 	err = ask.await(r.Context(), nil)
 	answer, gone := ask.settle(r.Context(), err == nil)
-	if err == nil && !gone {
-		s.stats.grants.add(time.Since(began))
-	}
 	switch {
 	case gone:
 		return r.Context().Err() // the client is gone
@@ -143,7 +134,8 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.W
 	case err != nil:
 		return err
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	s.stats.grants.add(time.Since(began))
+	return writeJSON(w, answer)
 }
 
 // asking is a request that waits for a permit.
@@ -175,9 +167,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	}
 	if s.waiters.Add(1) > int64(s.options.MaxWaiters) {
 		s.waiters.Add(-1)
-		p := problem(http.StatusServiceUnavailable, "too-many-waiters", "%d requests wait already", s.options.MaxWaiters)
-		p.NotExecuted, p.Temporary = true, true
-		return nil, p.after(5 * time.Second)
+		return nil, problem(http.StatusServiceUnavailable, "too-many-waiters", "%d requests wait already", s.options.MaxWaiters).unchanged().soon(5 * time.Second)
 	}
 	x, done, err := s.semaphore(name)
 	if err != nil {

@@ -13,20 +13,12 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/wire"
 )
 
-// httpProblem is an error in the form of RFC 9457. The server answers errors with it.
+// httpProblem is an error with which the server answers.
 type httpProblem struct {
-	Type   string `json:"type"` // "urn:sema:" and a word that never changes
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-
-	Hint        string  `json:"hint,omitempty"`        // what to try
-	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
-	NotExecuted bool    `json:"notExecuted,omitempty"` // it is certain that nothing was changed
-	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
-
+	wire.Problem
 	audited string // replaces Detail in the audit log, which may be more precise
 	name    string // of the semaphore, if neither path nor query of the request have it
 }
@@ -34,18 +26,26 @@ type httpProblem struct {
 // Error is "sema: " and the detail.
 func (p *httpProblem) Error() string { return "sema: " + p.Detail }
 
-// problemType is the beginning of the type of every httpProblem.
-const problemType = "urn:sema:"
-
 func problem(status int, kind, format string, args ...any) *httpProblem {
-	return &httpProblem{
-		Type: problemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
+	return &httpProblem{Problem: wire.Problem{
+		Type: wire.ProblemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
 		NotExecuted: status < 500,
-	}
+	}}
 }
 
 func (p *httpProblem) after(d time.Duration) *httpProblem {
 	p.RetryAfter = d.Seconds()
+	return p
+}
+
+// soon is after, for a problem that passes by itself.
+func (p *httpProblem) soon(d time.Duration) *httpProblem {
+	p.Temporary = true
+	return p.after(d)
+}
+
+func (p *httpProblem) unchanged() *httpProblem {
+	p.NotExecuted = true
 	return p
 }
 
@@ -70,19 +70,17 @@ func (p *httpProblem) at(name string) *httpProblem {
 
 // closing is the answer to requests while the server closes.
 func closing() *httpProblem {
-	p := problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted")
-	p.NotExecuted, p.Temporary = true, true
-	return p.after(time.Second)
+	return problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted").unchanged().soon(time.Second)
 }
 
 // problemOf makes the problem with which the server answers an error.
 func problemOf(err error) *httpProblem {
-	var p *httpProblem
+	if p, ok := errors.AsType[*httpProblem](err); ok {
+		return p
+	}
 	var argument *engine.ArgumentError
 	var size *http.MaxBytesError
 	switch {
-	case errors.As(err, &p):
-		return p
 	case errors.As(err, &argument):
 		return problem(http.StatusBadRequest, "argument", "%s", plain(err))
 	case errors.As(err, &size):
@@ -98,9 +96,7 @@ func problemOf(err error) *httpProblem {
 	case errors.Is(err, sema.ErrNotFound):
 		return problem(http.StatusNotFound, "no-semaphore", "%s", plain(err))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		p := problem(http.StatusServiceUnavailable, "timeout", "no answer in time")
-		p.Temporary = true
-		return p.after(time.Second)
+		return problem(http.StatusServiceUnavailable, "timeout", "no answer in time").soon(time.Second)
 	}
 	return problem(http.StatusInternalServerError, "internal", "internal error; the server's log has more")
 }
@@ -111,7 +107,6 @@ func plain(err error) string {
 	return strings.TrimPrefix(text, "sema: ")
 }
 
-// fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err).at(r.PathValue("name"))
 	var failure *engine.Error

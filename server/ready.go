@@ -33,17 +33,12 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *access.Who) e
 		s.log.Warn("the engine does not answer", "error", s.ready.err)
 		return problem(http.StatusServiceUnavailable, "not-ready", "the engine does not answer").after(time.Second)
 	}
-	return writeText(w, "ready\n")
+	return write(w, plainText, []byte("ready\n"))
 }
 
 // healthz answers that the process is alive.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
-	return writeText(w, "alive\n")
+	return write(w, plainText, []byte("alive\n"))
 }
 
-func writeText(w http.ResponseWriter, text string) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte(text))
-	return nil
-}
+const plainText = "text/plain; charset=utf-8"

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,14 +133,6 @@ func (m *remotes) find(client string) *remoteSession {
 	return rs
 }
 
-// byInner returns the life of a session of the server's engine.
-func (m *remotes) byInner(as string) (l life, ok bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	l, ok = m.lives[as]
-	return l, ok
-}
-
 func (m *remotes) byClient(client string) *remoteSession {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -192,7 +185,7 @@ func (s *Server) open(id, client string, o *wire.Open) (*remoteSession, error) {
 func (m *remotes) remove(rs *remoteSession) {
 	delete(m.sessions, rs.client)
 	delete(rs.remote.sessions, rs.client)
-	for _, as := range append(rs.livesOf(0), rs.innerName) {
+	for _, as := range rs.livesOf(0) {
 		if l := m.lives[as]; l.client == rs.client {
 			l.closed = time.Now()
 			m.lives[as] = l
@@ -213,27 +206,30 @@ func (m *remotes) closeSession(client string) {
 	}
 }
 
-// sweep closes the sessions of remotes without a stream and without a call since then.
-func (m *remotes) sweep(since time.Time) {
+// sweep closes the sessions of remotes without a stream and without a call for a while, and
+// forgets old lives.
+func (m *remotes) sweep(now time.Time) {
+	m.mu.Lock()
+	if now.Sub(m.pruned) > time.Minute {
+		m.pruned = now
+		maps.DeleteFunc(m.lives, func(_ string, l life) bool {
+			return !l.closed.IsZero() && (now.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives)
+		})
+	}
+	m.mu.Unlock()
+	m.close(func(r *remote) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.stream == nil && r.busy.Load() == 0 && r.seen.Load() < now.Add(-grace).UnixNano()
+	})
+}
+
+// close closes the sessions of the remotes for which f is true.
+func (m *remotes) close(f func(*remote) bool) {
 	var gone []*remoteSession
 	m.mu.Lock()
-	prune := since.Sub(m.pruned) > time.Minute
-	if prune {
-		m.pruned = since
-	}
-	for as, l := range m.lives {
-		if !prune {
-			break
-		}
-		if !l.closed.IsZero() && (since.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives) {
-			delete(m.lives, as)
-		}
-	}
 	for id, r := range m.byID {
-		r.mu.Lock()
-		idle := r.stream == nil && r.busy.Load() == 0 && r.seen.Load() < since.UnixNano()
-		r.mu.Unlock()
-		if !idle {
+		if !f(r) {
 			continue
 		}
 		for _, rs := range r.sessions {
@@ -244,7 +240,9 @@ func (m *remotes) sweep(since time.Time) {
 	}
 	m.mu.Unlock()
 	for _, rs := range gone {
+		rs.callLock <- struct{}{} // waits for the running call
 		_ = rs.inner.Close()
+		<-rs.callLock
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *access.Who) 
 	x.loop.Lock()
 	answer := x.describe(p, id)
 	x.loop.Unlock()
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, answer)
 }
 
 // renewed gives a permit a new lease of the given length; 0: that of the last lease.
@@ -122,7 +122,6 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 	}
 }
 
-// release releases a permit.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	x, id, done, err := s.about(r, who)
 	if err != nil {

@@ -188,9 +188,10 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// nameOf is the name of a request's semaphore. It fails if the sender may not see it.
+// nameOf is the name of a request's semaphore, from its path or else its query. It fails if
+// the sender may not see it.
 func (s *Server) nameOf(r *http.Request, who *access.Who) (string, error) {
-	name := r.PathValue("name")
+	name := cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
 	if err := engine.ValidateName(name); err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed"
 	"io"
 	"net/http"
@@ -45,7 +44,7 @@ var routes = []route{
 	{"POST", "/v1/semaphores/{name}/pause", admit.Admin, operation("pause", (*sema.Operator).Pause)},
 	{"POST", "/v1/semaphores/{name}/unpause", admit.Admin, operation("unpause", (*sema.Operator).Unpause)},
 
-	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquireAny},
+	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquire},
 	{"PUT", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).acquire},
 	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", admit.Use, (*Server).renew},
 	{"DELETE", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).release},
@@ -66,7 +65,6 @@ var routes = []route{
 	{"DELETE", "/v1/engine/sessions/{client}", admit.Read, (*Server).endSession},
 }
 
-// routes makes the mux.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
@@ -158,7 +156,6 @@ func (s *Server) admit(one route, r *http.Request) (*access.Who, error) {
 	return who, err
 }
 
-// setBodyDeadline sets a deadline for a request's body.
 func setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -188,12 +185,8 @@ func (u *deadlineBody) Read(b []byte) (int, error) {
 
 func (u *deadlineBody) Close() error { return u.body.Close() }
 
-// describe answers with the OpenAPI description.
 func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPI)
 	return nil
 }
-
-// newID makes an id for a permit without one.
-func newID() string { return rand.Text() }

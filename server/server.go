@@ -187,7 +187,7 @@ func (s *Server) sweep() {
 	for {
 		select {
 		case now := <-ticker.C:
-			s.remotes.sweep(now.Add(-grace))
+			s.remotes.sweep(now)
 			s.semaphores.sweep(s, now)
 		case <-s.done:
 			return
@@ -232,21 +232,8 @@ func (s *Server) Close() {
 		s.ended.Wait()
 		s.upgraded.close()
 		s.semaphores.close()
-		s.remotes.sweepAll()
+		s.remotes.close(func(*remote) bool { return true })
 	})
-}
-
-// sweepAll closes all sessions.
-func (m *remotes) sweepAll() {
-	m.mu.Lock()
-	sessions := m.sessions
-	m.sessions, m.byID = map[string]*remoteSession{}, map[string]*remote{}
-	m.mu.Unlock()
-	for _, rs := range sessions {
-		rs.callLock <- struct{}{} // waits for the running call
-		_ = rs.inner.Close()
-		<-rs.callLock
-	}
 }
 
 const (

@@ -124,7 +124,6 @@ func (s *Server) logAccess(r *http.Request, route, who string, status int, took 
 		"seconds", took.Seconds(), "who", who, "from", admit.Host(r))
 }
 
-// connState counts the connections of Serve.
 func (t *stats) connState(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -157,7 +156,7 @@ func (s *Server) Families(context.Context) []figures.Family {
 		}
 	}
 	s.upgraded.mu.Lock()
-	upgraded := len(s.upgraded.open)
+	upgraded := int64(s.upgraded.open)
 	s.upgraded.mu.Unlock()
 	gauge := func(name, unit, help string, value int64) figures.Family {
 		return figures.Family{Name: name, Unit: unit, Help: help, Series: []figures.Series{{Value: float64(value)}}}
@@ -171,8 +170,8 @@ func (s *Server) Families(context.Context) []figures.Family {
 		duration("sema.server.call.duration", "Time of the engine for a call of a Go client.", &s.stats.calls),
 		gauge("sema.server.waiters", "{request}", "Requests of the JSON API that wait for a permit, or hold one with hold.", s.waiters.Load()),
 		gauge("sema.server.waiters.limit", "{request}", "The largest number of such requests.", int64(s.options.MaxWaiters)),
-		gauge("sema.server.connections", "{connection}", "Open connections, including upgraded ones.", s.stats.conns.Load()+int64(upgraded)),
+		gauge("sema.server.connections", "{connection}", "Open connections, including upgraded ones.", s.stats.conns.Load()+upgraded),
 		gauge("sema.server.connections.limit", "{connection}", "The largest number of open connections.", int64(s.options.MaxConns)),
-		gauge("sema.server.lines", "{connection}", "Upgraded connections, which carry calls of Go clients.", int64(upgraded)),
+		gauge("sema.server.lines", "{connection}", "Upgraded connections, which carry calls of Go clients.", upgraded),
 	}
 }

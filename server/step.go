@@ -47,7 +47,6 @@ func (m *scratch) release() {
 	}
 }
 
-// step executes one call of a Go client.
 func (s *Server) step(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	if r.Header.Get("Content-Type") != wire.ContentType {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type %s", wire.ContentType)
@@ -125,7 +124,7 @@ func (s *Server) sessionOf(call *wire.Step, who *access.Who) (*remoteSession, er
 			return nil, err
 		}
 		if call.Open == nil {
-			return nil, problem(http.StatusConflict, "no-session", "the server does not know the session: open it again")
+			return nil, problem(http.StatusConflict, wire.NoSession, "the server does not know the session: open it again")
 		}
 		o := call.Open
 		if err := engine.ValidateName(o.Name); err != nil {
@@ -210,10 +209,8 @@ func ownedBy(client string, who *access.Who) bool {
 	return ok && name == who.Name
 }
 
-// shorten shortens a text from a client.
 func shorten(text string) string { return text[:min(len(text), 60)] }
 
-// requiredRight is the right that a request needs.
 func requiredRight(q *protocol.Request) string {
 	switch q.Kind {
 	case protocol.Ask, protocol.Renew, protocol.Release, protocol.Report:
@@ -228,8 +225,7 @@ func requiredRight(q *protocol.Request) string {
 
 // execute checks a call, translates its ids, and executes it.
 func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call, who *access.Who, r *http.Request) (protocol.Reply, error) {
-	simple := true
-	ids := make([][]engine.ID, 0, 8) // for each request that has several
+	var several map[int][]engine.ID // of the requests whose permit may have several ids
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		if q.Kind < protocol.Ask || q.Kind > protocol.Report {
@@ -263,22 +259,19 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call
 			q.ID = candidates[0]
 			continue
 		}
-		if simple {
-			simple = false
-			ids = make([][]engine.ID, len(c.Requests))
+		if several == nil {
+			several = map[int][]engine.ID{}
 		}
-		ids[i] = candidates
+		several[i] = candidates
 	}
 	select { // one call at a time; an abandoned call may still run
 	case rs.callLock <- struct{}{}:
 		defer func() { <-rs.callLock }()
 	case <-ctx.Done():
-		p := problemOf(ctx.Err())
-		p.NotExecuted = true
-		return protocol.Reply{}, p
+		return protocol.Reply{}, problemOf(ctx.Err()).unchanged()
 	}
 	c.Number <<= partBits
-	audited := s.audited(ctx, rs, c, who)
+	audited := s.audited(ctx, rs, c)
 	for _, a := range audited {
 		if err := s.auditFirst(a, who, r); err != nil {
 			return protocol.Reply{}, err
@@ -286,10 +279,10 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call
 	}
 	var reply protocol.Reply
 	var err error
-	if simple {
+	if several == nil {
 		reply, err = rs.inner.Step(ctx, c)
 	} else {
-		reply, err = rs.executeSeparately(ctx, c, ids)
+		reply, err = rs.executeSeparately(ctx, c, several)
 	}
 	for i, a := range audited {
 		a.Result = resultOf(reply, i, err)

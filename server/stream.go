@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"sema/access"
@@ -115,7 +114,6 @@ func (o stream) write(b []byte) error {
 	return o.c.Flush()
 }
 
-// endSession closes a session of a Go client.
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	client := r.PathValue("client")
 	if _, err := s.owner(client, who); err != nil {
@@ -128,11 +126,15 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.
 
 // engineState answers a Go client with a snapshot of a semaphore.
 func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	st, err := s.look(r.Context(), r.URL.Query().Get("name"), who)
+	name, err := s.nameOf(r, who)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, st)
+	st, err := s.look(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, st)
 }
 
 // engineList answers with the names of all semaphores that the client may see.
@@ -149,40 +151,57 @@ func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *access.
 			names = append(names, name)
 		}
 	}
-	return writeJSON(w, http.StatusOK, names)
+	return writeJSON(w, names)
 }
 
 // look returns a snapshot of a semaphore with the clients' ids.
-func (s *Server) look(ctx context.Context, name string, who *access.Who) (engine.State, error) {
-	if err := engine.ValidateName(name); err != nil {
-		return engine.State{}, err
-	}
-	if err := s.checkSees(who, name); err != nil {
-		return engine.State{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
+func (s *Server) look(ctx context.Context, name string) (engine.State, error) {
 	st, err := s.stateOf(ctx, name)
-	if err != nil {
-		return st, err
-	}
-	for i := range st.Holders {
-		st.Holders[i].ID = s.remotes.outerText(st.Holders[i].ID)
-	}
-	for i := range st.Waiters {
-		st.Waiters[i].ID = s.remotes.outerText(st.Waiters[i].ID)
-	}
-	return st, nil
+	s.remotes.outerIDs(&st)
+	return st, err
 }
 
 // stateOf returns a snapshot of a semaphore with the engine's ids.
-func (s *Server) stateOf(ctx context.Context, name string) (engine.State, error) {
+func (s *Server) stateOf(ctx context.Context, name string) (st engine.State, err error) {
+	err = s.withSession(ctx, name, func(ctx context.Context, inner protocol.Session) error {
+		st, err = inner.State(ctx)
+		return err
+	})
+	return st, err
+}
+
+// withSession calls f with a session that only reads.
+func (s *Server) withSession(ctx context.Context, name string, f func(context.Context, protocol.Session) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
 	inner, err := s.engine.Open(name, s.self, func(protocol.Notification) {})
 	if err != nil {
-		return engine.State{}, err
+		return err
 	}
 	defer func() { _ = inner.Close() }()
-	return inner.State(ctx)
+	return f(ctx, inner)
+}
+
+// holder returns the holder, with the engine's id, of a permit whose id is permit in
+// State. If there is none, its id is permit: an operation on it reports the error.
+func (s *Server) holder(ctx context.Context, name, permit string) (engine.Holder, error) {
+	st, err := s.stateOf(ctx, name)
+	for _, h := range st.Holders {
+		if s.remotes.outerText(h.ID) == permit {
+			return h, nil
+		}
+	}
+	return engine.Holder{ID: permit}, err
+}
+
+// outerIDs translates the ids of permits in a snapshot to those of their clients.
+func (m *remotes) outerIDs(st *engine.State) {
+	for i := range st.Holders {
+		st.Holders[i].ID = m.outerText(st.Holders[i].ID)
+	}
+	for i := range st.Waiters {
+		st.Waiters[i].ID = m.outerText(st.Waiters[i].ID)
+	}
 }
 
 // outerText translates a permit's id in the engine to that of its client.
@@ -191,7 +210,9 @@ func (m *remotes) outerText(text string) string {
 	if err != nil {
 		return text
 	}
-	l, ok := m.byInner(id.Client)
+	m.mu.RLock()
+	l, ok := m.lives[id.Client]
+	m.mu.RUnlock()
 	if !ok || id.Number-l.base > 1<<47 { // another client's session with the same name
 		return text
 	}
@@ -199,41 +220,19 @@ func (m *remotes) outerText(text string) string {
 	return id.String()
 }
 
-// innerIDs are the ids in the engine that a permit may have whose id, as in State, is id.
-func (s *Server) innerIDs(id engine.ID) []engine.ID {
-	if strings.HasPrefix(id.Client, clientPrefix) {
-		if rs := s.remotes.byClient(id.Client); rs != nil {
-			return rs.all(id)
-		}
-		if as := s.remotes.closedInner(id.Client); as != "" {
-			id.Client, id.Number = as, baseOf(id.Client)+id.Number
-		}
-	}
-	return []engine.ID{id}
-}
-
-// closedInner is the engine's name of a session that its client has closed; "" if unknown.
-func (m *remotes) closedInner(client string) string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for as, l := range m.lives {
-		if l.client == client {
-			return as
-		}
-	}
-	return ""
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) error {
+func writeJSON(w http.ResponseWriter, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return write(w, "application/json", append(text, '\n'))
+}
+
+func write(w http.ResponseWriter, contentType string, text []byte) error {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // fails only if the client is gone
+	_, _ = w.Write(text) // fails only if the client is gone
 	return nil
 }

@@ -45,7 +45,6 @@ type secret struct {
 	expires time.Time // zero: never
 }
 
-// valid reports whether the secret has not expired.
 func (s secret) valid() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
 
 // local is the bearer of every request to a server without tokens.
@@ -241,8 +240,7 @@ func (s *Server) who(r *http.Request) (*access.Who, error) {
 	}
 	p := problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
 	if err == errGuessing {
-		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not checked now", err).after(time.Second)
-		p.Temporary = true
+		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not checked now", err).soon(time.Second)
 	}
 	p.audited = err.Error()
 	return nil, p

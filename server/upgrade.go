@@ -16,55 +16,37 @@ import (
 	"sema/internal/wire"
 )
 
-// upgradedConns are the upgraded connections of Go clients. They carry calls without the overhead
-// of HTTP, which would take longer than the call.
+// upgradedConns counts the upgraded connections of Go clients. They carry calls without the
+// overhead of HTTP, which would take longer than the call.
 type upgradedConns struct {
 	mu     sync.Mutex
-	open   map[net.Conn]struct{}
+	open   int
 	closed bool
 	ended  sync.WaitGroup
 }
 
-func (l *upgradedConns) add(c net.Conn) bool {
+func (l *upgradedConns) add() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	if l.open == nil {
-		l.open = map[net.Conn]struct{}{}
-	}
-	l.open[c] = struct{}{}
+	l.open++
 	l.ended.Add(1)
 	return true
 }
 
-func (l *upgradedConns) remove(c net.Conn) {
+func (l *upgradedConns) remove() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.open, c)
+	l.open--
 	l.ended.Done()
 }
 
-// awaitCall sets the deadline for a client's next call, or ends the connection if the server
-// closes.
-func (l *upgradedConns) awaitCall(c net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	until := time.Now().Add(idleTime)
-	if l.closed {
-		until = time.Now()
-	}
-	_ = c.SetReadDeadline(until)
-}
-
-// close ends all connections after their running calls.
+// close waits for the running calls.
 func (l *upgradedConns) close() {
 	l.mu.Lock()
 	l.closed = true
-	for c := range l.open {
-		_ = c.SetReadDeadline(time.Now())
-	}
 	l.mu.Unlock()
 	l.ended.Wait()
 }
@@ -80,10 +62,11 @@ func (s *Server) calls(w http.ResponseWriter, r *http.Request, who *access.Who) 
 		return problem(http.StatusUpgradeRequired, "upgrade", "this connection cannot be upgraded")
 	}
 	defer func() { _ = c.Close() }()
-	if !s.upgraded.add(c) {
+	if !s.upgraded.add() {
 		return nil
 	}
-	defer s.upgraded.remove(c)
+	defer s.upgraded.remove()
+	defer context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Now()) })()
 	_ = c.SetDeadline(time.Now().Add(writeTime))
 	if _, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+wire.Upgrade+"\r\n\r\n"); err != nil {
 		return nil //nolint:nilerr // the client is gone
@@ -92,7 +75,10 @@ func (s *Server) calls(w http.ResponseWriter, r *http.Request, who *access.Who) 
 	for {
 		if now := time.Now(); now.Sub(renewed) > idleTime/4 {
 			renewed = now
-			s.upgraded.awaitCall(c)
+			_ = c.SetReadDeadline(now.Add(idleTime))
+			if s.ctx.Err() != nil {
+				_ = c.SetReadDeadline(now)
+			}
 		}
 		bodyDeadline, ok := s.call(c, both.Reader, who, r)
 		if !ok {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,14 +24,9 @@ func (w *Watcher) Each(ctx context.Context, prefixes []string, found func(name s
 	if err != nil {
 		return 0, w.failed(ctx, "list", "", err)
 	}
-	var wanted []string
-	for _, name := range names {
-		if begins(name, prefixes) {
-			wanted = append(wanted, name)
-		}
-	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !begins(name, prefixes) })
 	var one sync.Mutex
-	missed, err = w.each(inner, wanted, 0, func(name string) error {
+	missed, err = w.each(inner, names, 0, func(name string) error {
 		s := w.use(name)
 		defer w.release(s)
 		if err := w.lockLook(inner, s); err != nil {

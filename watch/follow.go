@@ -18,29 +18,17 @@ func init() {
 	}
 }
 
-// look is the result of a look, with the changes since the look before.
-type look struct {
-	Summary
-	state  engine.State
-	since  time.Duration // since the beginning of the look before; 0: there was none to compare with
-	events []Event
-}
-
 // follower receives all looks.
-type follower struct {
-	f      func(Summary, engine.State, time.Duration, []Event)
-	always bool
-}
+type follower func(Summary, engine.State, time.Duration, []Event)
 
 // follow is what looks.Follow does.
-func (w *Watcher) follow(ctx context.Context, always bool, f func(Summary, engine.State, time.Duration, []Event)) {
-	follower := &follower{f, always}
+func (w *Watcher) follow(ctx context.Context, always bool, f follower) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
 		return
 	}
-	w.followers[follower] = struct{}{}
+	w.followers[&f] = always
 	if always {
 		w.startRound()
 	}
@@ -51,23 +39,6 @@ func (w *Watcher) follow(ctx context.Context, always bool, f func(Summary, engin
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.followers, follower)
+		delete(w.followers, &f)
 	})
-}
-
-// tellFollowers passes a look to all followers. The lock is held.
-func (w *Watcher) tellFollowers(l look) {
-	for follower := range w.followers {
-		follower.f(l.Summary, l.state, l.since, l.events)
-	}
-}
-
-// followedAlways reports whether a follower needs rounds all the time. The lock is held.
-func (w *Watcher) followedAlways() bool {
-	for follower := range w.followers {
-		if follower.always {
-			return true
-		}
-	}
-	return false
 }

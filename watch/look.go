@@ -178,29 +178,31 @@ func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	return err
 }
 
-// found records the result of a look.
 func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listened := len(s.listeners) > 0 || w.hasWideListener(s.name)
-	seen := look{Summary: Summarize(s.name, now, st), state: st}
+	seen := Summarize(s.name, now, st)
+	var since time.Duration // since the beginning of the look before; 0: there was none to compare with
+	var events []Event
 	if listened {
 		if s.err != nil {
 			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: kindReachable}})
 		}
 		switch {
 		case s.state != nil:
-			seen.since = now.Sub(s.began)
-			seen.events = changes(s.name, *s.state, st, now, seen.since)
+			since = now.Sub(s.began)
+			events = changes(s.name, *s.state, st, now, since)
 		case s.summary.Looked.IsZero() && s.err == nil: // the semaphore is new since the first round
-			seen.events = changes(s.name, engine.State{}, st, now, 0)
+			events = changes(s.name, engine.State{}, st, now, 0)
 		}
-		w.publish(s, seen.events)
+		w.publish(s, events)
 	}
-	w.tellFollowers(seen)
+	for follower := range w.followers {
+		(*follower)(seen, st, since, events)
+	}
 	s.err, s.began, s.looked, w.reached = nil, began, now, now
-	s.summary = seen.Summary
-	s.state = nil
+	s.summary, s.state = seen, nil
 	if keep || listened {
 		s.state = &st
 	}

@@ -71,7 +71,7 @@ type query struct {
 }
 
 func (q *Query) matches(name string) bool {
-	return begins(name, q.Prefixes) && contains(name, q.Filter)
+	return begins(name, q.Prefixes) && (q.Filter == "" || strings.Contains(strings.ToLower(name), strings.ToLower(q.Filter)))
 }
 
 func (q *query) ranked() func(Summary) float64 {
@@ -139,12 +139,7 @@ func (w *Watcher) summaries(ctx context.Context, q query) ([]Summary, int, error
 	if err != nil {
 		return nil, 0, err
 	}
-	wanted := make([]string, 0, len(names))
-	for _, name := range names {
-		if q.matches(name) {
-			wanted = append(wanted, name)
-		}
-	}
+	wanted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !q.matches(name) })
 	if q.match != nil {
 		wanted = w.matching(wanted, q.match)
 	}
@@ -277,9 +272,4 @@ func (w *Watcher) awaitRound(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rounds.err
-}
-
-// contains is strings.Contains, ignoring case.
-func contains(name, part string) bool {
-	return part == "" || strings.Contains(strings.ToLower(name), strings.ToLower(part))
 }

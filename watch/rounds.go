@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -69,7 +71,7 @@ func (w *Watcher) keeper() {
 		now := time.Now()
 		w.mu.Lock()
 		r, wide := &w.rounds, len(w.wide) > 0
-		going := wide || w.followedAlways() || now.Before(r.until)
+		going := wide || slices.Contains(slices.Collect(maps.Values(w.followers)), true) || now.Before(r.until)
 		due := going && (r.due || !now.Before(next))
 		r.due = r.due && !due
 		if !going && now.Sub(w.names.began) > housekeeping {
@@ -246,12 +248,9 @@ func (w *Watcher) list(ctx context.Context, since time.Time) ([]string, error) {
 	defer cancel()
 	list, err := w.engine.List(bounded)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, err
+		return nil, cmp.Or(ctx.Err(), err)
 	}
-	// Drop invalid names: they come from other programs' keys in the store.
+	// Invalid names come from other programs' keys in the store.
 	list = slices.DeleteFunc(list, func(name string) bool { return engine.ValidateName(name) != nil })
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,7 +48,7 @@ type observables struct {
 func (t *Telemetry) observables() (observables, error) {
 	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
 	for _, name := range []string{figures.Limit, figures.LimitBad, figures.LeasesActive, figures.QueueSize, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.QueueOldest, figures.EngineUp} {
-		f, _ := figures.Describe(name)
+		f := figures.Of(name, nil)
 		var made metric.Observable
 		var err error
 		switch {

@@ -86,13 +86,13 @@ func New(options *Options) (*Telemetry, error) {
 	}
 	t := &Telemetry{names: names, meter: o.MeterProvider.Meter(Scope), tracer: o.TracerProvider.Tracer(Scope)}
 	for name, counter := range map[string]*metric.Int64Counter{figures.Acquires: &t.acquires, figures.LeasesLost: &t.lost} {
-		f, _ := figures.Describe(name)
+		f := figures.Of(name, nil)
 		if *counter, err = t.meter.Int64Counter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
 	}
 	for name, histogram := range map[string]*metric.Float64Histogram{figures.AcquireWait: &t.wait, figures.LeaseDuration: &t.held} {
-		f, _ := figures.Describe(name)
+		f := figures.Of(name, nil)
 		if *histogram, err = t.meter.Float64Histogram(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help), metric.WithExplicitBucketBoundaries(o.Bounds...)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
@@ -102,27 +102,19 @@ func New(options *Options) (*Telemetry, error) {
 
 // Observer is for Options.Observer of a Semaphore. A program that observes for
 // itself as well joins its own with sema.Observer.And.
-func (t *Telemetry) Observer() sema.Observer {
-	return sema.Observer{
-		Acquired:  func(e sema.Event) { t.ended(e.Semaphore, nil, e.Waited) },
-		Failed:    func(e sema.Event) { t.ended(e.Semaphore, e.Err, 0) },
-		Released:  func(e sema.Event) { t.over(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Event) { t.over(e.Semaphore, figures.ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Event) { t.over(e.Semaphore, figures.Abandoned, e.Held) },
-	}
-}
+func (t *Telemetry) Observer() sema.Observer { return figures.Observer(t.acquired, t.ended) }
 
-// ended counts the end of an acquisition.
-func (t *Telemetry) ended(semaphore string, err error, waited time.Duration) {
+// acquired counts the end of an acquisition.
+func (t *Telemetry) acquired(semaphore, result string, waited time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
-	t.acquires.Add(ctx, 1, t.with(set{name, figures.LabelResult, figures.ResultOf(err)}))
-	if err == nil {
+	t.acquires.Add(ctx, 1, t.with(set{name, figures.LabelResult, result}))
+	if result == figures.Acquired {
 		t.wait.Record(ctx, max(0, waited).Seconds(), t.with(set{name: name}))
 	}
 }
 
-// over counts the end of a permit. reason is "" for a release.
-func (t *Telemetry) over(semaphore, reason string, held time.Duration) {
+// ended counts the end of a permit. reason is "" for a release.
+func (t *Telemetry) ended(semaphore, reason string, held time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
 	if reason != "" {
 		t.lost.Add(ctx, 1, t.with(set{name, figures.LabelReason, reason}))

@@ -179,11 +179,11 @@ func (engineSource) Families(context.Context) (all []figures.Family) {
 	for name, v := range map[string]float64{
 		figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.QueueOldest: 1.5, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7,
 	} {
-		f, _ := figures.Describe(name)
+		f := figures.Of(name, nil)
 		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: v}}
 		all = append(all, f)
 	}
-	up, _ := figures.Describe(figures.EngineUp)
+	up := figures.Of(figures.EngineUp, nil)
 	up.Series = []figures.Series{{Value: 1}}
 	return append(all, up)
 }

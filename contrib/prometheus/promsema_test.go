@@ -50,7 +50,7 @@ func (s source) Families(context.Context) []figures.Family { return s }
 func gauges() source {
 	var all source
 	for i, name := range []string{figures.Limit, figures.LeasesActive, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed} {
-		f, _ := figures.Describe(name)
+		f := figures.Of(name, nil)
 		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
 		all = append(all, f)
 	}
@@ -123,7 +123,7 @@ func TestNamesFollowThePractice(t *testing.T) {
 
 // badLabels has a label twice.
 func badLabels() source {
-	f, _ := figures.Describe(figures.Limit)
+	f := figures.Of(figures.Limit, nil)
 	l := figures.Label{Name: figures.LabelName, Value: "llm"}
 	f.Series = []figures.Series{{Labels: []figures.Label{l, l}}}
 	return source{f}

@@ -71,11 +71,6 @@
       else body.insertBefore(row, place);
     }
     for (const row of old.values()) row.remove();
-    while (place) {
-      const next = place.nextElementSibling;
-      if (!list.order.includes(place.dataset.key)) place.remove();
-      place = next;
-    }
     if (key !== null) {
       const row = [...body.children].find((r) => r.dataset.key === key);
       refocus(row || body, row ? at : 0);

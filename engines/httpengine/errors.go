@@ -9,6 +9,7 @@ import (
 	"net/url"
 
 	"sema/engine"
+	"sema/internal/wire"
 )
 
 // noAnswer makes the error of a request without an answer.
@@ -23,23 +24,13 @@ func noAnswer(op, name string, err error) *engine.Error {
 	return failure
 }
 
-// problem is the body of a server's refusal; see RFC 9457.
-type problem struct {
-	Type        string `json:"type"`
-	Status      int    `json:"status"`
-	Detail      string `json:"detail"`
-	Hint        string `json:"hint"`
-	NotExecuted bool   `json:"notExecuted"`
-	Temporary   bool   `json:"temporary"`
-}
-
 // errNoSession says that the session is not open at the server.
 var errNoSession = errors.New("the server does not know the session")
 
 // refused makes the error of an answer with a status other than success.
 func refused(op, name string, answer *http.Response, body []byte) *engine.Error {
 	failure := &engine.Error{Op: op, Name: name}
-	p := problem{}
+	p := wire.Problem{}
 	if json.Unmarshal(body, &p) != nil || p.Type == "" {
 		failure.Err = fmt.Errorf("the server answers %s", answer.Status)
 		failure.Temporary = answer.StatusCode >= 500
@@ -49,7 +40,7 @@ func refused(op, name string, answer *http.Response, body []byte) *engine.Error 
 	failure.Err, failure.Hint = errors.New(p.Detail), p.Hint
 	failure.NotExecuted, failure.Temporary = p.NotExecuted, p.Temporary
 	switch {
-	case p.Type == "urn:sema:no-session":
+	case p.Type == wire.ProblemType+wire.NoSession:
 		failure.Err = errNoSession
 	case p.Status == http.StatusUnauthorized && failure.Hint == "":
 		failure.Hint = "check the token, $SEMA_SERVER_TOKEN"

@@ -164,7 +164,6 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// isClosed reports whether the engine was closed.
 func (e *Engine) isClosed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -4,7 +4,11 @@ package httpengine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -109,6 +113,37 @@ func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 		next, err := other.TryAcquire(ctx)
 		expect.OK(t, err)
 		expect.OK(t, next.Release())
+	})
+}
+
+// An operator of the JSON API names the permit of a Go client by the id that the client has,
+// in this life of its session or an earlier one.
+func TestAnOperatorRevokesByTheClientsID(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) {
+		ctx := expect.Within(t)
+		s := r.semaphore(2, &sema.Options{Lease: lease})
+		operate := func(method, id, what string) int {
+			answer := httptest.NewRecorder()
+			r.s.ServeHTTP(answer, httptest.NewRequest(method, "http://localhost/v1/semaphores/"+url.PathEscape(t.Name())+"/holders/"+id+what, nil))
+			return answer.Code
+		}
+		before, err := s.Acquire(ctx)
+		expect.OK(t, err)
+		r.restart(t)
+		expect.Until(t, "a renewal", func() bool { return before.Renew(ctx) == nil })
+		after, err := s.Acquire(ctx)
+		expect.OK(t, err)
+		for _, p := range []*sema.Permit{before, after} {
+			if status := operate(http.MethodPost, p.ID(), "/revoke"); status != http.StatusNoContent {
+				t.Fatalf("revoking %s: %d", p.ID(), status)
+			}
+			if err := p.Renew(ctx); !errors.Is(err, sema.ErrRevoked) {
+				t.Errorf("%s: %v", p.ID(), err)
+			}
+			_ = p.Release()
+			expect.Until(t, "the end of the permit", func() bool { return operate(http.MethodDelete, p.ID(), "") == http.StatusGone })
+		}
 	})
 }
 

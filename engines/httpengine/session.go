@@ -76,7 +76,6 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	return reply, nil
 }
 
-// send sends a call once.
 func (s *session) send(ctx context.Context, c protocol.Call) (protocol.Reply, *engine.Error) {
 	step := wire.Step{Client: s.client, Call: c}
 	if s.inner == "" {
@@ -132,15 +131,12 @@ func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
 }
 
 // read requests something about the semaphore. op is also the last part of the path.
-func read[T any](ctx context.Context, s *session, op string) (none T, err error) {
+func read[T any](ctx context.Context, s *session, op string) (v T, err error) {
 	if s.closed.Load() {
-		return none, notExecuted(op, s.name, engine.ErrClosed)
+		return v, notExecuted(op, s.name, engine.ErrClosed)
 	}
-	var v T
-	if err := s.engine.get(ctx, op, s.name, "/v1/engine/"+op+"?name="+url.QueryEscape(s.name), &v); err != nil {
-		return none, err
-	}
-	return v, nil
+	err = s.engine.get(ctx, op, s.name, "/v1/engine/"+op+"?name="+url.QueryEscape(s.name), &v)
+	return v, err
 }
 
 // closeTime bounds the request that closes a session at the server.

@@ -34,9 +34,6 @@ func NewSQL(db *sql.DB, o *Options) (*Engine, error) {
 	if db == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "db", Value: nil, Want: `a database, such as sql.Open("pgx", …) makes`}
 	}
-	if o == nil {
-		o = &Options{}
-	}
 	return o.engine(func(ctx context.Context, f func(*pgx.Conn) error) error {
 		c, err := db.Conn(ctx)
 		if err != nil {

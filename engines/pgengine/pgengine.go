@@ -63,9 +63,6 @@ func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 	if pool == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "pool", Value: nil, Want: "a pool, such as pgxpool.New makes"}
 	}
-	if o == nil {
-		o = &Options{}
-	}
 	own := func(ctx context.Context) (*pgx.ConnConfig, error) {
 		config := pool.Config() // a copy
 		if config.BeforeConnect != nil {
@@ -79,6 +76,9 @@ func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 // engine makes an engine that borrows connections from lend and listens on a connection
 // made with own; nil: it polls, unless o.Listen is set.
 func (o *Options) engine(lend lender, own connConfig) (*Engine, error) {
+	if o == nil {
+		o = &Options{}
+	}
 	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base32"
 	"maps"
 	"slices"
 	"strconv"
@@ -83,8 +82,6 @@ func New(store Store, o *Options) (*Engine, error) {
 	if err := engine.ValidateRange("", "poll", poll, time.Millisecond, time.Hour); err != nil {
 		return nil, err
 	}
-	random := make([]byte, 5)
-	_, _ = rand.Read(random) // never fails
 	e := &Engine{store: store, poll: poll, sessions: map[string]*session{}, semaphores: map[string]*semaphore{}}
 	e.updater, _ = store.(Updater)
 	e.listener, _ = store.(Listener)
@@ -92,7 +89,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if e.listener != nil {
 		prefix = listenPrefix
 	}
-	e.process = prefix + strings.ToLower(base32.StdEncoding.EncodeToString(random))
+	e.process = prefix + strings.ToLower(rand.Text()[:8])
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e, nil
 }
@@ -138,7 +135,6 @@ func (e *Engine) session(id string) *session {
 	return e.sessions[id]
 }
 
-// sessionsOf lists the sessions of a semaphore.
 func (e *Engine) sessionsOf(s *semaphore) []*session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +185,6 @@ func (e *Engine) start(f func()) {
 	}
 }
 
-// listenerState returns the current state of the listening connection.
 func (e *Engine) listenerState() listenerState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,7 +204,7 @@ func (e *Engine) listen() {
 	e.listening.runs, e.listening.stop = true, cancel
 	e.mu.Unlock()
 	e.start(func() {
-		e.listener.Listen(ctx, e.process, e.receive, e.up, e.down)
+		e.listener.Listen(ctx, e.process, e.receive, func() { e.setListening(true) }, func() { e.setListening(false) })
 		e.mu.Lock()
 		e.listening.runs = false
 		e.mu.Unlock()
@@ -259,10 +254,7 @@ func (e *Engine) needsListener() bool {
 	return slices.ContainsFunc(all, (*semaphore).needsListener)
 }
 
-// up and down record that the listening connection was made or lost.
-func (e *Engine) up()   { e.setListening(true) }
-func (e *Engine) down() { e.setListening(false) }
-
+// setListening records that the listening connection was made or lost.
 func (e *Engine) setListening(up bool) {
 	e.mu.Lock()
 	e.listening.up, e.listening.since = up, time.Now()

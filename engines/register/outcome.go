@@ -59,10 +59,10 @@ func (o *outcome) written(l *ledger.Ledger) *loaded {
 // time is when a step on a row happens. It never goes back.
 func (r *Row) time() int64 { return max(r.At, r.Now) }
 
-// snapshot decodes the semaphore in a row.
-func (r *Row) snapshot() (ledger.Snapshot, error) {
+// load decodes the semaphore in a row.
+func (r *Row) load() (*loaded, error) {
 	if r.Version == 0 || len(r.Data) == 0 {
-		return ledger.Snapshot{}, nil
+		return &loaded{*r, ledger.Load(ledger.Snapshot{})}, nil
 	}
 	s, err := ledger.ReadSnapshot(&pack.Reader{B: string(r.Data)})
 	if err != nil {
@@ -71,15 +71,7 @@ func (r *Row) snapshot() (ledger.Snapshot, error) {
 		if later {
 			e.Hint = "bring all programs that share the store to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
 		}
-		return s, e
-	}
-	return s, nil
-}
-
-func (r *Row) load() (*loaded, error) {
-	s, err := r.snapshot()
-	if err != nil {
-		return nil, err
+		return nil, e
 	}
 	return &loaded{*r, ledger.Load(s)}, nil
 }

@@ -327,7 +327,6 @@ func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, e
 	return o, nil
 }
 
-// read reads a row and the store's clock.
 func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 	before := time.Now()
 	row, err := e.store.Read(ctx, name)

@@ -154,7 +154,6 @@ func (s *session) has(which func(fact) bool) bool {
 	return false
 }
 
-// tickets lists the waiting tickets.
 func (s *session) tickets() (ids []engine.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

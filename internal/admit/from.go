@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -33,12 +34,7 @@ func ParseProxies(text string) (Proxies, error) {
 }
 
 func (p Proxies) has(a netip.Addr) bool {
-	for _, one := range p {
-		if one.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(one netip.Prefix) bool { return one.Contains(a) })
 }
 
 type viaTLS struct{}

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -36,11 +37,7 @@ func (l *RateLimit) Take(key string) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	if len(l.full) >= maxKeys {
-		for k, at := range l.full {
-			if at.Before(now) {
-				delete(l.full, k)
-			}
-		}
+		maps.DeleteFunc(l.full, func(_ string, at time.Time) bool { return at.Before(now) })
 		if len(l.full) >= maxKeys {
 			clear(l.full)
 		}

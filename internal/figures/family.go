@@ -135,23 +135,14 @@ var about = []Family{
 	{Name: LeasesLost, Unit: "{permit}", Kind: Counter, Help: "Permits of this process that ended otherwise than by a release."},
 }
 
-// Describe is the metric of that name without series. ok is false when there is
-// no such metric.
-func Describe(name string) (f Family, ok bool) {
-	for _, f := range about {
-		if f.Name == name {
-			return f, true
-		}
-	}
-	return Family{}, false
-}
-
 // All are the metrics without series, in the order they are shown.
 func All() []Family { return slices.Clone(about) }
 
-// Of is the metric of that name, with these series.
-func Of(name string, series []Series) Family {
-	f, _ := Describe(name)
+// Of is the metric of that name, with these series. Without such a metric its Name is "".
+func Of(name string, series []Series) (f Family) {
+	if i := slices.IndexFunc(about, func(f Family) bool { return f.Name == name }); i >= 0 {
+		f = about[i]
+	}
 	f.Series = series
 	return f
 }

@@ -3,6 +3,7 @@ package figures
 import (
 	"context"
 	"errors"
+	"time"
 
 	"sema"
 )
@@ -65,3 +66,15 @@ func ReasonOf(err error) string {
 
 // Reasons are all that ReasonOf returns, and Abandoned.
 var Reasons = [...]string{Abandoned, "expired", "held_too_long", "revoked"}
+
+// Observer tells acquired the result of each acquisition, and ended the reason for which each
+// permit was lost, "" after a release. waited is 0 without a permit.
+func Observer(acquired func(semaphore, result string, waited time.Duration), ended func(semaphore, reason string, held time.Duration)) sema.Observer {
+	return sema.Observer{
+		Acquired:  func(e sema.Event) { acquired(e.Semaphore, Acquired, e.Waited) },
+		Failed:    func(e sema.Event) { acquired(e.Semaphore, ResultOf(e.Err), 0) },
+		Released:  func(e sema.Event) { ended(e.Semaphore, "", e.Held) },
+		Lost:      func(e sema.Event) { ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { ended(e.Semaphore, Abandoned, e.Held) },
+	}
+}

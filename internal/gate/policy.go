@@ -51,7 +51,6 @@ func (p Policy) String() string {
 	return s
 }
 
-// check says what nothing can be admitted under.
 func (p Policy) check() error {
 	invalid := func(what string, value any, want string) error {
 		return &sema.ArgumentError{Package: "outage", What: what, Value: value, Want: want}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/looks"
 	"sema/watch"
@@ -37,9 +38,9 @@ func (a *row) alike(b *row) bool {
 type block struct {
 	from    time.Time
 	rows    []row
-	visits  []Visit // visits that ended in these steps
-	changes []Change
-	stored  bool // the Store has the block unchanged
+	visits  []Visit         // visits that ended in these steps
+	changes []access.Record // changes from looks have neither Who nor Result, but Limit
+	stored  bool            // the Store has the block unchanged
 }
 
 func (b *block) end(step time.Duration) time.Time { return b.from.Add(blockSteps * step) }
@@ -58,7 +59,7 @@ func (a size) plus(b size) size  { return size{a.rows + b.rows, a.visits + b.vis
 func (a size) minus(b size) size { return size{a.rows - b.rows, a.visits - b.visits} }
 
 func (b *block) size() size {
-	n := size{rows: cap(b.rows) * int(unsafe.Sizeof(row{})), visits: cap(b.visits)*int(unsafe.Sizeof(Visit{})) + cap(b.changes)*int(unsafe.Sizeof(Change{}))}
+	n := size{rows: cap(b.rows) * int(unsafe.Sizeof(row{})), visits: cap(b.visits)*int(unsafe.Sizeof(Visit{})) + cap(b.changes)*int(unsafe.Sizeof(access.Record{}))}
 	n.rows += int(unsafe.Sizeof(block{}))
 	for i := range b.visits {
 		n.visits += b.visits[i].texts()
@@ -107,20 +108,6 @@ const (
 	Left     End = "left"     // it left the queue: it gave up, or it held a permit only between two looks
 	Unseen   End = "unseen"   // it ended at a time without looks
 )
-
-// Change is a change of a semaphore or an operator's act.
-type Change struct {
-	Time   time.Time `json:"time"`
-	What   string    `json:"what"`             // as in access.Record, or limit, paused, unpaused, removed from a look
-	Who    string    `json:"who,omitempty"`    // the operator; empty: the change is from a look
-	Permit string    `json:"permit,omitempty"` // revoke, release
-	Limit  int       `json:"limit,omitempty"`
-	PerKey *int      `json:"per_key,omitempty"` // limit: the cap of keys without a rule, if it was set; 0: no cap
-	Key    string    `json:"key,omitempty"`     // set-key, unset-key
-	Cap    int       `json:"cap,omitempty"`     // set-key; 0: that of keys without a rule
-	Share  int       `json:"share,omitempty"`   // set-key; 0: engine.DefaultShare
-	Result string    `json:"result,omitempty"`  // of an operator's act
-}
 
 // maxHere is the most current visits of a semaphore that are followed. hereBytes is the
 // approximate size of one in bytes.
@@ -193,7 +180,7 @@ func (s *semaphore) dropVisits() bool {
 	return false
 }
 
-func (s *semaphore) change(step time.Duration, c Change) {
+func (s *semaphore) change(step time.Duration, c access.Record) {
 	b := s.block(step, c.Time)
 	s.edit(b, func() {
 		if len(b.changes) < maxChanges {
@@ -237,7 +224,7 @@ func (s *semaphore) recordEvent(step time.Duration, l looks.Look, e watch.Event,
 		into.Left = sum(into.Left, 1)
 		s.endVisit(step, e, Left)
 	case "limit", "paused", "unpaused", "removed":
-		s.change(step, Change{Time: e.Time, What: string(e.Kind), Limit: e.Limit})
+		s.change(step, access.Record{Time: e.Time, What: e.Kind, Limit: e.Limit})
 	}
 }
 

@@ -1,9 +1,11 @@
 package history
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
+
+	"sema/access"
 )
 
 // Point has the figures of a semaphore in a period. If there were several looks, Limit is
@@ -91,12 +93,7 @@ func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Visit) int {
-		if n := a.From().Compare(b.From()); n != 0 {
-			return n
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(list, func(a, b Visit) int { return cmp.Or(a.From().Compare(b.From()), cmp.Compare(a.ID, b.ID)) })
 	return once(list), err
 }
 
@@ -123,11 +120,12 @@ func once(list []Visit) []Visit {
 	return slices.DeleteFunc(list, func(v Visit) bool { return v.ID == "" })
 }
 
-// Changes returns the changes of a semaphore and the acts of operators in a period, the
-// oldest first. It fails if the Store fails.
-func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
+// Changes returns the acts of operators on a semaphore and its changes in a period, the
+// oldest first. A change that a look found has the What limit, paused, unpaused or removed,
+// and no Who. It fails if the Store fails.
+func (h *History) Changes(name string, from, to time.Time) ([]access.Record, error) {
 	blocks, err := h.blocks(name, from, time.Time{})
-	var list []Change
+	var list []access.Record
 	for _, b := range blocks {
 		for _, c := range b.changes {
 			if !c.Time.Before(from) && !c.Time.After(to) {
@@ -135,7 +133,7 @@ func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Change) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(list, func(a, b access.Record) int { return a.Time.Compare(b.Time) })
 	return list, err
 }
 
@@ -195,7 +193,8 @@ func (h *History) Glance(name string) Glance {
 			}
 		}
 	}
-	return Glance{Dying: s.dying, Usual: s.usual.Quantile(.95), Waits: s.usual.Count()}
+	_, usual := s.usual.Bounds(.95)
+	return Glance{Dying: s.dying, Usual: usual, Waits: s.usual.Count()}
 }
 
 // Found is a visit with its semaphore.
@@ -225,10 +224,7 @@ func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []
 	}
 	h.mu.Unlock()
 	slices.SortFunc(here, func(a, b Found) int {
-		if n := strings.Compare(a.Semaphore, b.Semaphore); n != 0 {
-			return n
-		}
-		return a.From().Compare(b.From())
+		return cmp.Or(cmp.Compare(a.Semaphore, b.Semaphore), a.From().Compare(b.From()))
 	})
 	slices.SortFunc(gone, func(a, b Found) int { return b.Gone.Compare(a.Gone) })
 	here = append(here, gone...)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"sema/access"
 )
 
 // Block has sixty steps of a semaphore's history, for a Store.
@@ -28,10 +30,10 @@ type Store interface {
 
 // stored is the JSON of a block.
 type stored struct {
-	Step    time.Duration `json:"step"`
-	Rows    []row         `json:"rows"`
-	Visits  []Visit       `json:"visits,omitempty"`
-	Changes []Change      `json:"changes,omitempty"`
+	Step    time.Duration   `json:"step"`
+	Rows    []row           `json:"rows"`
+	Visits  []Visit         `json:"visits,omitempty"`
+	Changes []access.Record `json:"changes,omitempty"`
 }
 
 func (b *block) pack(name string, step time.Duration) (Block, error) {
@@ -46,12 +48,12 @@ func (b *block) pack(name string, step time.Duration) (Block, error) {
 
 // unpack decodes a block. ok is false if its steps have another length.
 func (b Block) unpack(step time.Duration) (unpacked *block, ok bool, err error) {
-	z, err := gzip.NewReader(bytes.NewReader(b.Data))
-	if err != nil {
-		return nil, false, fmt.Errorf("history: block of %q at %v: %w", b.Name, b.From.UTC(), err)
-	}
 	var s stored
-	if err := json.NewDecoder(z).Decode(&s); err != nil {
+	z, err := gzip.NewReader(bytes.NewReader(b.Data))
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&s)
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("history: block of %q at %v: %w", b.Name, b.From.UTC(), err)
 	}
 	return &block{from: b.From, rows: s.Rows, visits: s.Visits, changes: s.Changes, stored: true}, s.Step == step, nil
@@ -153,6 +155,6 @@ func (h *History) prependStored(name string, b *block) error {
 	}
 	b.rows = append(rows, b.rows...)
 	b.visits = append(slices.DeleteFunc(old[0].visits, func(v Visit) bool { return own(v.Gone) }), b.visits...)
-	b.changes = append(slices.DeleteFunc(old[0].changes, func(c Change) bool { return own(c.Time) }), b.changes...)
+	b.changes = append(slices.DeleteFunc(old[0].changes, func(c access.Record) bool { return own(c.Time) }), b.changes...)
 	return nil
 }

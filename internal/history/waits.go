@@ -30,15 +30,9 @@ func (w Waits) Count() int {
 // NoBound is the upper bound of waits of 1024 s and more.
 const NoBound time.Duration = time.Second << (waitBounds - 1)
 
-// Quantile returns a duration that the part q of the waits, 0 … 1, did not reach, rounded up
-// to the bound of a class. 0: there were no waits. NoBound means 1024 s or more.
-func (w Waits) Quantile(q float64) time.Duration {
-	_, to := w.Bounds(q)
-	return to
-}
-
 // Bounds returns the bounds of the class with the quantile q of the waits, 0 … 1. The quantile
-// is at least from and less than to. Both are 0 if there were no waits.
+// is at least from and less than to: the part q did not reach to. Both are 0 if there were no
+// waits.
 func (w Waits) Bounds(q float64) (from, to time.Duration) {
 	all, so := w.Count(), 0
 	for i, n := range w {

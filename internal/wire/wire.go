@@ -2,16 +2,16 @@
 // A message is a list of numbered fields, as in Protocol Buffers. So either side may be
 // the older one: a reader skips unknown fields, and missing fields are zero.
 //
-// The functions that write the fields define their numbers. A number is never used for
-// another field.
+// One function for each message defines the numbers of its fields, for writing and for
+// reading. A number is never used for another field.
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -27,19 +27,9 @@ func TokenName(s string) bool {
 
 // ReadAll is io.ReadAll that appends to b.
 func ReadAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, 1024)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
+	all := bytes.NewBuffer(b)
+	_, err := all.ReadFrom(r)
+	return all.Bytes(), err
 }
 
 // The two kinds of fields that are written. Readers skip the other kinds of Protocol
@@ -49,150 +39,226 @@ const (
 	kindBytes  = 2
 )
 
-func putNumber(b []byte, field int, v uint64) []byte {
-	if v == 0 {
-		return b
-	}
-	b = binary.AppendUvarint(b, uint64(field<<3|kindNumber))
-	return binary.AppendUvarint(b, v)
-}
+// coder writes the fields of a message, or reads them. One function describes a message for
+// both: it calls the methods for its fields, in the order in which they are written.
+// Writing changes none of the values, and leaves out zeros.
+type coder struct {
+	b       []byte // writing: the message; reading: what follows the field
+	reading bool
+	err     error // ErrMalformed
 
-func putInt(b []byte, field int, v int64) []byte {
-	return putNumber(b, field, uint64(v<<1)^uint64(v>>63))
-}
-
-func putTime(b []byte, field int, d time.Duration) []byte { return putInt(b, field, int64(d)) }
-
-func putBool(b []byte, field int, v bool) []byte {
-	if !v {
-		return b
-	}
-	return append(binary.AppendUvarint(b, uint64(field<<3|kindNumber)), 1)
-}
-
-func putText(b []byte, field int, s string) []byte {
-	if s == "" {
-		return b
-	}
-	b = binary.AppendUvarint(b, uint64(field<<3|kindBytes))
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
-// putPart appends a nested message, also an empty one. It reserves one byte for the
-// length, because most messages are shorter than 128 bytes.
-func putPart(b []byte, field int, write func([]byte) []byte) []byte {
-	b = append(binary.AppendUvarint(b, uint64(field<<3|kindBytes)), 0)
-	start := len(b)
-	b = write(b)
-	n := len(b) - start
-	if n < 0x80 {
-		b[start-1] = byte(n)
-		return b
-	}
-	var length [binary.MaxVarintLen64]byte
-	more := binary.PutUvarint(length[:], uint64(n)) - 1
-	b = append(b, length[:more]...)
-	copy(b[start+more:], b[start:start+n])
-	copy(b[start-1:], length[:more+1])
-	return b
-}
-
-// fields reads the fields of a message.
-type fields struct {
-	rest   []byte
-	field  uint64
+	// The field that is read next.
+	field  uint64 // noField: there is none
 	number uint64 // the value of a number
 	bytes  []byte // the value of a text or a nested message
-	err    error
+	tried  bool   // a description has been run since the field came
+	known  string // a text that needs no new memory
 }
 
-// next reads the next field. It returns false at the end, and after an error.
-func (f *fields) next() bool {
-	if len(f.rest) == 0 || f.err != nil {
-		return false
+const noField = math.MaxUint64
+
+// reader makes a coder that reads. Describe the message as long as next is true.
+func reader(b []byte, known string) coder {
+	c := coder{b: b, reading: true, known: known}
+	c.advance()
+	return c
+}
+
+// next skips a field that the description did not take. It returns false at the end, and
+// after an error.
+func (c *coder) next() bool {
+	if c.tried {
+		c.advance()
 	}
-	tag := f.uvarint()
-	f.field, f.number, f.bytes = tag>>3, 0, nil
+	c.tried = true
+	return c.field != noField
+}
+
+// advance reads the next field.
+func (c *coder) advance() {
+	c.field, c.number, c.bytes, c.tried = noField, 0, nil, false
+	if len(c.b) == 0 || c.err != nil {
+		return
+	}
+	tag := c.uvarint()
 	switch tag & 7 {
 	case kindNumber:
-		f.number = f.uvarint()
+		c.number = c.uvarint()
 	case kindBytes:
-		if n := f.uvarint(); n <= uint64(len(f.rest)) {
-			f.bytes, f.rest = f.rest[:n:n], f.rest[n:]
-		} else {
-			f.err = ErrMalformed
-		}
+		c.bytes = c.take(c.uvarint())
 	case 1:
-		f.skip(8)
+		c.take(8)
 	case 5:
-		f.skip(4)
+		c.take(4)
 	default:
-		f.err = ErrMalformed
+		c.fail()
 	}
-	return f.err == nil
+	if c.err == nil {
+		c.field = tag >> 3
+	}
 }
 
-func (f *fields) uvarint() uint64 {
-	v, n := binary.Uvarint(f.rest)
+func (c *coder) uvarint() uint64 {
+	v, n := binary.Uvarint(c.b)
 	if n <= 0 {
-		f.err = ErrMalformed
-		f.rest = nil
+		c.fail()
 		return 0
 	}
-	f.rest = f.rest[n:]
+	c.b = c.b[n:]
 	return v
 }
 
-func (f *fields) skip(n int) {
-	if len(f.rest) < n {
-		f.err = ErrMalformed
+func (c *coder) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.fail()
+		return nil
+	}
+	taken := c.b[:n:n]
+	c.b = c.b[n:]
+	return taken
+}
+
+func (c *coder) fail() { c.b, c.field, c.err = nil, noField, ErrMalformed }
+
+// encode writes a number. When reading, ok reports whether the field is there, with the
+// value n.
+func (c *coder) encode(field, v uint64) (n uint64, ok bool) {
+	if c.reading {
+		if c.field != field {
+			return 0, false
+		}
+		n = c.number
+		c.advance()
+		return n, true
+	}
+	if v != 0 {
+		c.b = binary.AppendUvarint(c.b, field<<3|kindNumber)
+		c.b = binary.AppendUvarint(c.b, v)
+	}
+	return 0, false
+}
+
+func (c *coder) uint64(field uint64, v *uint64) {
+	if n, ok := c.encode(field, *v); ok {
+		*v = n
+	}
+}
+
+// signed writes small numbers of either sign in few bytes.
+func (c *coder) signed(field uint64, v int64) (n int64, ok bool) {
+	u, ok := c.encode(field, uint64(v<<1)^uint64(v>>63))
+	return int64(u>>1) ^ -int64(u&1), ok
+}
+
+func (c *coder) int64(field uint64, v *int64) {
+	if n, ok := c.signed(field, *v); ok {
+		*v = n
+	}
+}
+
+func (c *coder) time(field uint64, v *time.Duration) { c.int64(field, (*int64)(v)) }
+
+// int reads at most 32 bits, which fit into an int on every system.
+func (c *coder) int(field uint64, v *int) {
+	n, ok := c.signed(field, int64(*v))
+	switch {
+	case ok && (n < math.MinInt32 || n > math.MaxInt32):
+		c.fail()
+	case ok:
+		*v = int(n)
+	}
+}
+
+func small[T ~uint8](c *coder, field uint64, v *T) {
+	n, ok := c.encode(field, uint64(*v))
+	switch {
+	case ok && n > math.MaxUint8:
+		c.fail()
+	case ok:
+		*v = T(n)
+	}
+}
+
+func (c *coder) bool(field uint64, v *bool) {
+	bit := uint64(0)
+	if *v {
+		bit = 1
+	}
+	if n, ok := c.encode(field, bit); ok {
+		*v = n != 0
+	}
+}
+
+func (c *coder) text(field uint64, v *string) {
+	switch {
+	case !c.reading && *v != "":
+		c.b = binary.AppendUvarint(c.b, field<<3|kindBytes)
+		c.b = binary.AppendUvarint(c.b, uint64(len(*v)))
+		c.b = append(c.b, *v...)
+	case c.reading && c.field == field:
+		if *v = c.known; *v != string(c.bytes) {
+			*v = string(c.bytes)
+		}
+		c.advance()
+	}
+}
+
+// part is a nested message, also an empty one. describe has no arguments, because they
+// would be allocated for each message.
+func (c *coder) part(field uint64, describe func()) {
+	if c.reading {
+		if c.field == field {
+			outer := *c
+			*c = reader(c.bytes, c.known)
+			for c.next() {
+				describe()
+			}
+			failed := c.err != nil
+			if *c = outer; failed {
+				c.fail()
+			}
+			c.advance()
+		}
 		return
 	}
-	f.rest = f.rest[n:]
-}
-
-func (f *fields) int64() int64 { return int64(f.number>>1) ^ -int64(f.number&1) }
-
-func (f *fields) time() time.Duration { return time.Duration(f.int64()) }
-
-// int is a number of at most 32 bits, which fits into an int on every system.
-func (f *fields) int() int {
-	v := f.int64()
-	if v < math.MinInt32 || v > math.MaxInt32 {
-		f.err = ErrMalformed
-		return 0
+	// One byte is reserved for the length, because most messages are shorter than 128 bytes.
+	c.b = append(binary.AppendUvarint(c.b, field<<3|kindBytes), 0)
+	start := len(c.b)
+	describe()
+	n := len(c.b) - start
+	if n < 0x80 {
+		c.b[start-1] = byte(n)
+		return
 	}
-	return int(v)
+	var length [binary.MaxVarintLen64]byte
+	more := binary.PutUvarint(length[:], uint64(n)) - 1
+	c.b = append(c.b, length[:more]...)
+	copy(c.b[start+more:], c.b[start:start+n])
+	copy(c.b[start-1:], length[:more+1])
 }
 
-func (f *fields) byte() uint8 {
-	if f.number > math.MaxUint8 {
-		f.err = ErrMalformed
+// list is a nested message for each element. An element that is read begins as fresh.
+func list[T any](c *coder, field uint64, all *[]T, fresh T, describe func(*T)) {
+	if !c.reading {
+		for i := range *all {
+			c.part(field, func() { describe(&(*all)[i]) })
+		}
+		return
 	}
-	return uint8(f.number)
-}
-
-func (f *fields) bool() bool { return f.number != 0 }
-
-func (f *fields) text() string { return string(f.bytes) }
-
-// textReusing is text. If it equals was, it needs no new memory.
-func (f *fields) textReusing(was string) string {
-	if was == string(f.bytes) {
-		return was
+	for c.field == field {
+		*all = append(*all, fresh)
+		last := &(*all)[len(*all)-1]
+		c.part(field, func() { describe(last) })
 	}
-	return f.text()
 }
 
-// nested returns the fields of a nested message. After the last of them, the caller passes
-// the result to finish. A callback for each field would cost an allocation for each message.
-func (f *fields) nested() fields { return fields{rest: f.bytes} }
-
-// finish takes over the error of a nested message.
-func (f *fields) finish(nested fields) {
-	if nested.err != nil {
-		f.err = nested.err
+// optional is a nested message unless v is nil.
+func optional[T any](c *coder, field uint64, v **T, describe func(*T)) {
+	if c.reading && c.field == field {
+		*v = new(T)
+	}
+	if *v != nil {
+		c.part(field, func() { describe(*v) })
 	}
 }
 
