@@ -30,19 +30,12 @@ Each change is a line: time, limit before and after, and why.`
 
 func (p *program) adaptCommand() *cobra.Command {
 	var a sema.Adapt
-	cmd := &cobra.Command{
-		Use:               "adapt [flags] NAME",
-		Short:             "Find the limit of a semaphore from what its holders report",
-		Long:              adaptHelp,
-		Args:              needArgs(1, 1, "NAME"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.Min < 1 || a.Max < a.Min {
-				return usage(p.command("adapt", quote(args[0]), "--min 2 --max 200"), "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
-			}
-			return p.adapt(cmd.Context(), args[0], a)
-		},
-	}
+	cmd := p.newCommand("adapt [flags] NAME", "Find the limit of a semaphore from what its holders report", adaptHelp, func(cmd *cobra.Command, args []string) error {
+		if a.Min < 1 || a.Max < a.Min {
+			return usage(p.command("adapt", quote(args[0]), "--min 2 --max 200"), "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
+		}
+		return p.adapt(cmd.Context(), args[0], a)
+	})
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&a.Min, "min", 0, "the smallest limit; at least the largest weight that anybody takes")
 	cmd.Flags().IntVar(&a.Max, "max", 0, "the largest limit")

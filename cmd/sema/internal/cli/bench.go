@@ -43,36 +43,30 @@ const (
 func (p *program) benchCommand() *cobra.Command {
 	b, plan := measure.Bench{Command: p.benchDriver}, measure.Plan{Strict: true}
 	var progress bool
-	cmd := &cobra.Command{
-		Use:   "bench [flags]",
-		Short: "Measure an engine, beside what it could do at best",
-		Long:  benchHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, word := range b.Scenarios {
-				if known := measure.ScenarioNames(); !slices.Contains(known, word) {
-					return noChoiceError("scenario", &noChoice{word, known})
-				}
+	cmd := p.newCommand("bench [flags]", "Measure an engine, beside what it could do at best", benchHelp, func(cmd *cobra.Command, _ []string) error {
+		for _, word := range b.Scenarios {
+			if known := measure.ScenarioNames(); !slices.Contains(known, word) {
+				return noChoiceError("scenario", &noChoice{word, known})
 			}
-			place, err := p.benchPlace()
-			if err != nil {
-				return err
+		}
+		place, err := p.benchPlace()
+		if err != nil {
+			return err
+		}
+		defer place.closing()
+		if b.Engine = place.kind; b.Engine == "file" || b.Engine == "postgres" {
+			if !cmd.Flags().Changed("waiters") {
+				b.Waiters = []int{10, benchManyFile}
 			}
-			defer place.closing()
-			if b.Engine = place.kind; b.Engine == "file" || b.Engine == "postgres" {
-				if !cmd.Flags().Changed("waiters") {
-					b.Waiters = []int{10, benchManyFile}
-				}
-				if !cmd.Flags().Changed("permits") {
-					b.Permits = benchManyFile
-				}
+			if !cmd.Flags().Changed("permits") {
+				b.Permits = benchManyFile
 			}
-			if err := b.Check(plan); err != nil {
-				return err
-			}
-			return p.bench(cmd.Context(), b, plan, place, progress)
-		},
-	}
+		}
+		if err := b.Check(plan); err != nil {
+			return err
+		}
+		return p.bench(cmd.Context(), b, plan, place, progress)
+	})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&b.Scenarios, "scenario", measure.ScenarioNames(), "what to measure, separated by commas")
@@ -216,24 +210,20 @@ func (b *benchPlace) sweep(prefix string) {
 
 // benchDriverCommand is the process of a contestant.
 func (p *program) benchDriverCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "bench-driver",
-		Short:  "A contestant of sema bench",
-		Hidden: true,
-		Args:   needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			signal.Ignore(os.Interrupt) // the terminal's is for the parent, and our input ends with it
-			place, err := p.benchPlace()
-			if err != nil {
-				return err
-			}
-			defer place.closing()
-			if err := measure.Serve(cmd.Context(), p.stdin, p.stdout, place.Gate); err != nil {
-				return &exit{code: exitUnreachable} // the parent was told
-			}
-			return nil
-		},
-	}
+	cmd := p.newCommand("bench-driver", "A contestant of sema bench", "", func(cmd *cobra.Command, _ []string) error {
+		signal.Ignore(os.Interrupt) // the terminal's is for the parent, and our input ends with it
+		place, err := p.benchPlace()
+		if err != nil {
+			return err
+		}
+		defer place.closing()
+		if err := measure.Serve(cmd.Context(), p.stdin, p.stdout, place.Gate); err != nil {
+			return &exit{code: exitUnreachable} // the parent was told
+		}
+		return nil
+	})
+	cmd.Hidden = true
+	return cmd
 }
 
 // benchDriver starts a driver. The URL may hold a password, so it does not go

@@ -26,13 +26,8 @@ exit code is 1 if nobody is found.
 
 func (p *program) findCommand() *cobra.Command {
 	revoke := false
-	cmd := &cobra.Command{
-		Use:   "find [flags] TEXT",
-		Short: "Find holders and waiters in all semaphores",
-		Long:  findHelp,
-		Args:  needArgs(1, 1, "TEXT"),
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) },
-	}
+	cmd := p.newCommand("find [flags] TEXT", "Find holders and waiters in all semaphores", findHelp,
+		func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) })
 	p.jsonFlag(cmd, `find prints an object:
   holders, waiters: lists as those of "sema show --json", each with name, that of
     the semaphore
@@ -43,9 +38,6 @@ func (p *program) findCommand() *cobra.Command {
 }
 
 func (p *program) find(ctx context.Context, text string, revoke bool) error {
-	if text == "" {
-		return usage(p.command("find", "job-17"), "TEXT is empty")
-	}
 	e, closing, err := p.engine(defaultLease)
 	if err != nil {
 		return err

@@ -30,49 +30,42 @@ leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
 	unset, perKey, key, share := false, 0, "", 0
-	cmd := &cobra.Command{
-		Use:               "limit [flags] NAME [N]",
-		Short:             "Print or set the limit of a semaphore",
-		Long:              limitHelp,
-		Args:              needArgs(1, 2, "NAME [N]"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n := 0
-			given := cmd.Flags().Changed
-			if len(args) == 2 {
-				var err error
-				if n, err = strconv.Atoi(args[1]); err != nil {
-					return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
-				}
-				if err := engine.ValidateLimit(n); err != nil {
-					return err
-				}
+	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
+		n := 0
+		given := cmd.Flags().Changed
+		if len(args) == 2 {
+			var err error
+			if n, err = strconv.Atoi(args[1]); err != nil {
+				return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
 			}
-			switch {
-			case unset && (len(args) == 2 || given("share") || given("per-key")):
-				return usage("one of them", "--unset and N, --share or --per-key exclude each other")
-			case given("share") && !given("key"):
-				return usage("--key K", "--share %d needs --key", share)
-			case given("key") && given("per-key"):
-				return usage("one of them", "--key and --per-key exclude each other")
-			case given("key") && unset:
-				return p.unsetKey(cmd.Context(), args[0], key)
-			case given("key") && (len(args) == 2 || given("share")):
-				return p.setKey(cmd.Context(), args[0], key, sema.Rule{Limit: n, Share: share})
-			case given("key"):
-				return p.printKey(cmd.Context(), args[0], key)
-			case unset:
-				return p.unsetLimit(cmd.Context(), args[0])
-			case len(args) == 1 && !given("per-key"):
-				return p.printLimit(cmd.Context(), args[0])
+			if err := engine.ValidateLimit(n); err != nil {
+				return err
 			}
-			rule := sema.Rule{Limit: n}
-			if given("per-key") {
-				rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
-			}
-			return p.setLimit(cmd.Context(), args[0], rule)
-		},
-	}
+		}
+		switch {
+		case unset && (len(args) == 2 || given("share") || given("per-key")):
+			return usage("one of them", "--unset and N, --share or --per-key exclude each other")
+		case given("share") && !given("key"):
+			return usage("--key K", "--share %d needs --key", share)
+		case given("key") && given("per-key"):
+			return usage("one of them", "--key and --per-key exclude each other")
+		case given("key") && unset:
+			return p.unsetKey(cmd.Context(), args[0], key)
+		case given("key") && (len(args) == 2 || given("share")):
+			return p.setKey(cmd.Context(), args[0], key, sema.Rule{Limit: n, Share: share})
+		case given("key"):
+			return p.printKey(cmd.Context(), args[0], key)
+		case unset:
+			return p.unsetLimit(cmd.Context(), args[0])
+		case len(args) == 1 && !given("per-key"):
+			return p.printLimit(cmd.Context(), args[0])
+		}
+		rule := sema.Rule{Limit: n}
+		if given("per-key") {
+			rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
+		}
+		return p.setLimit(cmd.Context(), args[0], rule)
+	})
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&perKey, "per-key", 0, "how much each key may hold; 0: as much as the limit")
 	cmd.Flags().StringVar(&key, "key", "", "print, set or unset the rule of this key")

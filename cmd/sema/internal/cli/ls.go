@@ -20,44 +20,38 @@ set. On Redis this reads all keys of the database.`
 
 func (p *program) lsCommand() *cobra.Command {
 	filter := ""
-	cmd := &cobra.Command{
-		Use:   "ls [flags]",
-		Short: "List semaphores",
-		Long:  lsHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, _, err := p.list(cmd.Context(), top.Options{Filter: filter}, 0)
-			if err != nil {
-				return err
+	cmd := p.newCommand("ls [flags]", "List semaphores", lsHelp, func(cmd *cobra.Command, _ []string) error {
+		list, _, err := p.list(cmd.Context(), top.Options{Filter: filter}, 0)
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
+		}
+		if len(list) == 0 {
+			such := ""
+			if filter != "" {
+				such = fmt.Sprintf(" with %q in their names", filter)
 			}
-			if p.json {
-				return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
+			p.say("%s has no semaphores%s now", p.where(), such)
+			return nil
+		}
+		var b strings.Builder
+		t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+		fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
+		for _, s := range list {
+			state := ""
+			switch {
+			case s.Err != nil:
+				state = "  cannot be read"
+			case s.Paused:
+				state = "  paused"
 			}
-			if len(list) == 0 {
-				such := ""
-				if filter != "" {
-					such = fmt.Sprintf(" with %q in their names", filter)
-				}
-				p.say("%s has no semaphores%s now", p.where(), such)
-				return nil
-			}
-			var b strings.Builder
-			t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
-			for _, s := range list {
-				state := ""
-				switch {
-				case s.Err != nil:
-					state = "  cannot be read"
-				case s.Paused:
-					state = "  paused"
-				}
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
-			}
-			_ = t.Flush() // into memory
-			return p.write("%s", b.String())
-		},
-	}
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
+		}
+		_ = t.Flush() // into memory
+		return p.write("%s", b.String())
+	})
 	cmd.Flags().StringVar(&filter, "filter", "", "only names that contain this, in upper or lower case")
 	p.jsonFlag(cmd, `ls prints an object with one list:
   semaphores: list of name, limit, pinned, paused, used, free (weights),

@@ -15,7 +15,7 @@ func nearest(word string, known []string) []string {
 	var meant []string
 	best := min(2, max(1, len(word)/3))
 	for _, one := range known {
-		switch d := distance(word, one); {
+		switch d := distance(strings.ToLower(word), one, best); {
 		case d < best:
 			meant, best = []string{one}, d
 		case d == best:
@@ -28,31 +28,30 @@ func nearest(word string, known []string) []string {
 	return meant
 }
 
+// tryNearest is what to try in place of word: the known words that may have been meant,
+// each between prefix and suffix, or else what is otherwise to be tried.
+func tryNearest(word string, known []string, prefix, suffix, otherwise string) string {
+	meant := nearest(word, known)
+	if len(meant) == 0 {
+		return otherwise
+	}
+	return prefix + strings.Join(meant, suffix+", or "+prefix) + suffix
+}
+
 // distance is how many letters somebody has to insert, delete, replace or swap with the
-// next one to make b of a.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	var before []int
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
+// next one to make b of a; if it is above most, any number above most.
+func distance(a, b string, most int) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			change := 1
-			if a[i] == b[j] {
-				change = 0
-			}
-			row[j+1] = min(last[j]+change, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
+	if a == "" || b == "" || most == 0 {
+		return max(len(a), len(b))
 	}
-	return last[len(b)]
+	d := min(distance(a[1:], b, most-1), distance(a, b[1:], most-1), distance(a[1:], b[1:], most-1))
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		d = min(d, distance(a[2:], b[2:], most-1))
+	}
+	return 1 + d
 }
 
 // choice is the value of a flag that takes one of a few words.
@@ -120,8 +119,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		name, _, _ = strings.Cut(name, "=")
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if meant := nearest(name, known); len(meant) > 0 && len(name) > 1 {
-			try = "--" + strings.Join(meant, ", or --")
+		if len(name) > 1 {
+			try = tryNearest(name, known, "--", "", try)
 		}
 	}
 	return usage(try, "%s", printable(flagText(err), 200))
@@ -129,9 +128,5 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // noChoiceError is the program's error for a word that the flag name does not take.
 func noChoiceError(name string, none *noChoice) error {
-	try := oneOf(none.words)
-	if meant := nearest(none.word, none.words); len(meant) > 0 {
-		try = "--" + name + "=" + strings.Join(meant, ", or --"+name+"=")
-	}
-	return usage(try, "there is no --%s=%s", name, printable(none.word, 60))
+	return usage(tryNearest(none.word, none.words, "--"+name+"=", "", oneOf(none.words)), "there is no --%s=%s", name, printable(none.word, 60))
 }

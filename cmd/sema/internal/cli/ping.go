@@ -31,13 +31,8 @@ A server with tokens writes a line into its audit log if the token is not an
 admin's: ping asks for the rights that it may lack.`
 
 func (p *program) pingCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ping [flags]",
-		Short: "Check the engine: answer time, version, rights",
-		Long:  pingHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.ping(cmd.Context()) },
-	}
+	cmd := p.newCommand("ping [flags]", "Check the engine: answer time, version, rights", pingHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.ping(cmd.Context()) })
 	p.jsonFlag(cmd, `ping prints an object:
   engine (file, redis, sentinel, cluster, postgres, http), address (without
     secrets), version ("": the engine does not tell it; of files the type of the

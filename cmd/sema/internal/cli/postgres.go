@@ -104,34 +104,28 @@ makes your other tables.`
 
 func (p *program) migrateCommand() *cobra.Command {
 	show := false
-	cmd := &cobra.Command{
-		Use:   "migrate [--print]",
-		Short: "Make the table for semaphores in PostgreSQL",
-		Long:  migrateHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := address{}, error(nil)
-			if raw := p.rawURL(); raw != "" {
-				if a, err = parseAddress(raw); err != nil {
-					return err
-				}
+	cmd := p.newCommand("migrate [--print]", "Make the table for semaphores in PostgreSQL", migrateHelp, func(cmd *cobra.Command, _ []string) error {
+		a, err := address{}, error(nil)
+		if raw := p.rawURL(); raw != "" {
+			if a, err = parseAddress(raw); err != nil {
+				return err
 			}
-			p.secrets = a.secrets()
-			if a.kind != "postgres" && (!show || p.rawURL() != "") {
-				return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
+		}
+		p.secrets = a.secrets()
+		if a.kind != "postgres" && (!show || p.rawURL() != "") {
+			return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
+		}
+		is := postgres{}
+		if a.kind == "postgres" {
+			if is, err = a.postgres(defaultLease); err != nil {
+				return err
 			}
-			is := postgres{}
-			if a.kind == "postgres" {
-				if is, err = a.postgres(defaultLease); err != nil {
-					return err
-				}
-			}
-			if show {
-				return p.write("%s", is.options.SQL())
-			}
-			return p.migrate(cmd.Context(), is)
-		},
-	}
+		}
+		if show {
+			return p.write("%s", is.options.SQL())
+		}
+		return p.migrate(cmd.Context(), is)
+	})
 	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and do nothing")
 	p.jsonFlag(cmd, "migrate prints an object:\n  migrated (true)")
 	return cmd

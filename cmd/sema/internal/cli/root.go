@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,7 +39,7 @@ func Root() *cobra.Command {
 	root.DisableAutoGenTag = true // the same pages every day
 	for _, c := range root.Commands() {
 		if fields := c.Annotations[jsonMark]; fields != "" {
-			c.Long = help(c.Long, "With --json, "+fields)
+			c.Long += "\n\nWith --json, " + fields
 		}
 	}
 	return root
@@ -94,7 +95,6 @@ func (p *program) root(args ...string) *cobra.Command {
 	root.SetHelpCommand(helpCommand)
 	root.AddCommand(helpCommand)
 	p.helpOfNothing(root)
-	group(root)
 	return root
 }
 
@@ -117,17 +117,27 @@ func flagText(err error) string {
 	return fmt.Sprintf("--%s %s: want %s", value.GetFlag().Name, value.GetValue(), want)
 }
 
-// needArgs checks the number of arguments; words names them.
-func needArgs(least, most int, words string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+// newCommand is a command. The words behind [flags] in use are its arguments, and a shell
+// offers them. The first is a name, or a text with the same bounds; one in brackets may be
+// missing.
+func (p *program) newCommand(use, short, long string, run func(*cobra.Command, []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, RunE: run}
+	_, words, _ := strings.Cut(use, " [flags] ")
+	most := len(strings.Fields(words))
+	least := most - strings.Count(words, "[")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage(cmd.CommandPath()+" --help", "want %s %s", cmd.CommandPath(), words)
+			return usage(cmd.CommandPath()+" --help", "want %s %s", cmd.CommandPath(), cmp.Or(words, "without arguments"))
 		}
 		if least > 0 {
 			return checkName(args[0])
 		}
 		return nil
 	}
+	if strings.HasPrefix(words, "NAME") {
+		cmd.ValidArgsFunction = p.complete(words)
+	}
+	return cmd
 }
 
 // checkName refuses a name that no semaphore can have, before anything is done.

@@ -41,10 +41,15 @@ type runFlags struct {
 func (p *program) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:               "run [flags] NAME -- COMMAND [ARG...]",
-		Short:             "Run a command while holding a permit",
-		Long:              runHelp,
-		ValidArgsFunction: p.completeCommand,
+		Use:   "run [flags] NAME -- COMMAND [ARG...]",
+		Short: "Run a command while holding a permit",
+		Long:  runHelp,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault // what the shell itself offers
+			}
+			return p.complete("NAME")(cmd, args, start)
+		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			try := p.command("run", "NAME -- COMMAND [ARG...]")
 			switch dash := cmd.ArgsLenAtDash(); {

@@ -51,13 +51,8 @@ type serveFlags struct {
 
 func (p *program) serveCommand() *cobra.Command {
 	f := serveFlags{}
-	cmd := &cobra.Command{
-		Use:   "serve [flags]",
-		Short: "Offer semaphores over HTTP",
-		Long:  serveHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), f) },
-	}
+	cmd := p.newCommand("serve [flags]", "Offer semaphores over HTTP", serveHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), f) })
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen, "listen", defaultListen, "address and port; port 0: any free port")

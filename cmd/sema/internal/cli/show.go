@@ -23,23 +23,16 @@ hundred of them, the one with the most waiters at the top; then the waiters, key
 by key.`
 
 func (p *program) showCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "show [flags] NAME",
-		Short:             "Show limit, holders and waiters of a semaphore",
-		Long:              showHelp,
-		Args:              needArgs(1, 1, "NAME"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := p.state(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if p.json {
-				return p.writeJSON(view.Of(args[0], st))
-			}
-			return p.write("%s", table(args[0], st))
-		},
-	}
+	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
+		st, err := p.state(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return p.writeJSON(view.Of(args[0], st))
+		}
+		return p.write("%s", table(args[0], st))
+	})
 	p.jsonFlag(cmd, `show prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it stays when idle),
   paused (no permits are granted), used, free (weights), holding (permits),

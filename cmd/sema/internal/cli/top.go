@@ -47,13 +47,8 @@ type topFlags struct {
 
 func (p *program) topCommand() *cobra.Command {
 	f := &topFlags{}
-	cmd := &cobra.Command{
-		Use:   "top [flags]",
-		Short: "Watch semaphores on the terminal",
-		Long:  topHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) },
-	}
+	cmd := p.newCommand("top [flags]", "Watch semaphores on the terminal", topHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) })
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the list and end")
 	choiceFlag(cmd, &f.sort, "sort", "waiting", "what to sort by", top.Orders...)
 	cmd.Flags().StringVar(&f.filter, "filter", "", "only names that contain this, in upper or lower case")

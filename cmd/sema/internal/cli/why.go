@@ -22,33 +22,26 @@ key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
 
 func (p *program) whyCommand() *cobra.Command {
 	weight, key := 1, ""
-	cmd := &cobra.Command{
-		Use:               "why [flags] NAME [PERMIT]",
-		Short:             "Say who is in front, since when, and what they are",
-		Long:              whyHelp,
-		Args:              needArgs(1, 2, "NAME [PERMIT]"),
-		ValidArgsFunction: p.completeNameWaiter,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if weight < 1 {
-				return usage("-w 1", "weight %d: want 1 or more", weight)
+	cmd := p.newCommand("why [flags] NAME [PERMIT]", "Say who is in front, since when, and what they are", whyHelp, func(cmd *cobra.Command, args []string) error {
+		if weight < 1 {
+			return usage("-w 1", "weight %d: want 1 or more", weight)
+		}
+		st, err := p.state(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		w := whyOf(st, "", key, weight)
+		if len(args) == 2 {
+			w = whyOf(st, args[1], "", 0)
+			if w.weight == 0 {
+				return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
 			}
-			st, err := p.state(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			w := whyOf(st, "", key, weight)
-			if len(args) == 2 {
-				w = whyOf(st, args[1], "", 0)
-				if w.weight == 0 {
-					return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
-				}
-			}
-			if p.json {
-				return p.writeJSON(w.json(args[0]))
-			}
-			return p.write("%s", w.text(args[0]))
-		},
-	}
+		}
+		if p.json {
+			return p.writeJSON(w.json(args[0]))
+		}
+		return p.write("%s", w.text(args[0]))
+	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
 	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: key of the run that would ask")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
