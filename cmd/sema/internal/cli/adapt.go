@@ -55,14 +55,14 @@ type adaptedJSON struct {
 func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	e, closeEngine, err := p.engine(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
-	defer closeEngine()
+	defer at.close()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = adapt.Control(ctx, e, name, a, func(c sema.Event) {
+	err = adapt.Control(ctx, at.Engine, name, a, func(c sema.Event) {
 		if err := p.writeAdapted(c); err != nil {
 			fail(err)
 		}

@@ -53,7 +53,7 @@ func (p *program) names(ctx context.Context) []string {
 		return nil
 	}
 	defer at.close()
-	names, _ := at.List(ctx)
+	names, _ := at.Engine.List(ctx)
 	return names
 }
 

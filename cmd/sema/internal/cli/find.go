@@ -38,14 +38,14 @@ func (p *program) findCommand() *cobra.Command {
 }
 
 func (p *program) find(ctx context.Context, text string, revoke bool) error {
-	e, closing, err := p.engine(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
-	defer closing()
+	defer at.close()
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	w, err := seen.New(e, nil)
+	w, err := seen.New(at.Engine, nil)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 	found.Sort()
 	revoked, err := 0, nil
 	if revoke {
-		revoked, err = revokeAll(ctx, e, found.Holders)
+		revoked, err = revokeAll(ctx, at.Engine, found.Holders)
 	}
 	switch {
 	case p.json:

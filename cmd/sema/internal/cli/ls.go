@@ -21,7 +21,12 @@ set. On Redis this reads all keys of the database.`
 func (p *program) lsCommand() *cobra.Command {
 	filter := ""
 	cmd := p.newCommand("ls [flags]", "List semaphores", lsHelp, func(cmd *cobra.Command, _ []string) error {
-		list, _, err := p.list(cmd.Context(), top.Options{Filter: filter}, 0)
+		at, err := p.open(defaultLease)
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		list, _, err := at.list(cmd.Context(), top.Options{Filter: filter}, 0)
 		if err != nil {
 			return err
 		}
@@ -33,7 +38,7 @@ func (p *program) lsCommand() *cobra.Command {
 			if filter != "" {
 				such = fmt.Sprintf(" with %q in their names", filter)
 			}
-			p.say("%s has no semaphores%s now", p.where(), such)
+			p.say("%s has no semaphores%s now", at.where(), such)
 			return nil
 		}
 		var b strings.Builder
@@ -68,18 +73,11 @@ type listJSON struct {
 
 // list looks at all semaphores, and says how many there are; rows bounds the list;
 // 0: all.
-func (p *program) list(ctx context.Context, o top.Options, rows int) ([]seen.Summary, int, error) {
-	e, closing, err := p.engine(defaultLease)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer closing()
+func (at *openEngine) list(ctx context.Context, o top.Options, rows int) (list []seen.Summary, total int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	var list []seen.Summary
-	total := 0
 	err = loop.Repeat(ctx, func() (err error) {
-		list, total, err = top.Once(ctx, e, o, rows)
+		list, total, err = top.Once(ctx, at.Engine, o, rows)
 		return err
 	})
 	return list, total, unreachable("list", "", err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -95,7 +96,7 @@ func (p *program) ping(ctx context.Context) error {
 	if errors.As(failed, &failure) && failure.Temporary {
 		return failed
 	}
-	doc := pingJSON{Engine: at.kind, Address: p.address(at)}
+	doc := pingJSON{Engine: at.kind, Address: at.shown()}
 	trip, err := medianTrip(ctx, of.trip)
 	switch {
 	case err != nil && failed != nil: // which says more of the same
@@ -179,12 +180,9 @@ func checkOf(what string, err error) check {
 	return c
 }
 
-// address is the address of the engine, without user, password and options.
-func (p *program) address(at *openEngine) string {
-	if at.dir != "" {
-		return at.dir
-	}
-	return strings.TrimPrefix(p.where(), at.kind+" ")
+// shown is the address of the engine, without user, password and options.
+func (at *openEngine) shown() string {
+	return cmp.Or(at.dir, strings.TrimPrefix(at.where(), at.kind+" "))
 }
 
 func (p *program) writePing(doc pingJSON) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -48,7 +49,7 @@ var redisNeeds = []struct {
 var clusterPublish = []string{"SPUBLISH $kinbox x", "PUBSUB SHARDNUMSUB $kinbox"}
 
 func (r *pingRedis) trip(ctx context.Context) error {
-	err := r.at.redis.Ping(ctx).Err()
+	err := r.at.Redis.Ping(ctx).Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := &redisNode{client: nodes[name], name: name, cluster: r.at.kind == "cluster", user: r.user()}
-		its := node.checks(ctx, r.at.address.replicas)
+		its := node.checks(ctx, r.at.replicas)
 		version = node.version(ctx)
 		for i := range its {
 			if its[i].State != checkOK && len(nodes) > 1 {
@@ -84,7 +85,7 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 
 // nodes are the masters, each with the name of a semaphore that it would keep.
 func (r *pingRedis) nodes(ctx context.Context) (map[string]*redis.Client, error) {
-	switch rdb := r.at.redis.(type) {
+	switch rdb := r.at.Redis.(type) {
 	case *redis.Client:
 		return map[string]*redis.Client{r.name: rdb}, nil
 	case *redis.ClusterClient:
@@ -107,10 +108,7 @@ func (r *pingRedis) nodes(ctx context.Context) (map[string]*redis.Client, error)
 // user is the name of the Redis user.
 func (r *pingRedis) user() string {
 	name, _, _ := strings.Cut(r.at.address.user, ":")
-	if name == "" {
-		return "default"
-	}
-	return name
+	return cmp.Or(name, "default")
 }
 
 // redisNode is one server.

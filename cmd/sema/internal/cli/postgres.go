@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema/engines/pgengine"
+	"sema/internal/measure"
 )
 
 const tryPostgres = "postgres://user@host:5432/database, and $PGPASSWORD or ~/.pgpass"
@@ -22,7 +23,7 @@ type postgres struct {
 }
 
 // postgres reads the URL, which is pgx's but for the options that begin with sema_.
-func (a *address) postgres(lease time.Duration) (is postgres, err error) {
+func (a *address) postgres() (is postgres, err error) {
 	wrong := func(what string) error { return usage(tryPostgres, "%s in the URL %s", what, redact(a.raw)) }
 	query, err := url.ParseQuery(a.query)
 	if err != nil {
@@ -70,8 +71,8 @@ func (a *address) postgres(lease time.Duration) (is postgres, err error) {
 }
 
 // openPostgres opens the engine in a database.
-func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, error) {
-	is, err := a.postgres(lease)
+func openPostgres(a address) (*openEngine, error) {
+	is, err := a.postgres()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, err
 		_, err := pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'sema', '')")
 		return err
 	}
-	return &openEngine{Engine: e, kind: a.kind, address: a, pool: pool, pg: is, commit: commit, close: func() { _ = e.Close(); pool.Close() }}, nil
+	return &openEngine{Store: measure.Store{Engine: e, Commit: commit}, address: a, pool: pool, pg: is, close: func() { _ = e.Close(); pool.Close() }}, nil
 }
 
 const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.
@@ -117,7 +118,7 @@ func (p *program) migrateCommand() *cobra.Command {
 		}
 		is := postgres{}
 		if a.kind == "postgres" {
-			if is, err = a.postgres(defaultLease); err != nil {
+			if is, err = a.postgres(); err != nil {
 				return err
 			}
 		}

@@ -24,12 +24,12 @@ func (p *program) renewCommand() *cobra.Command {
 		if lease == 0 && cmd.Flags().Changed("lease") {
 			return usage("--lease 30s", "lease 0s: want more than nothing")
 		}
-		e, closing, err := p.engine(cmp.Or(lease, defaultLease))
+		at, err := p.open(cmp.Or(lease, defaultLease))
 		if err != nil {
 			return err
 		}
-		defer closing()
-		permit, lease, err := renew(cmd.Context(), e, args[0], args[1], lease)
+		defer at.close()
+		permit, lease, err := renew(cmd.Context(), at.Engine, args[0], args[1], lease)
 		if err != nil {
 			return unreachable("renew", args[0], err)
 		}

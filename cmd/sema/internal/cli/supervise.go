@@ -62,7 +62,7 @@ type supervisor struct {
 func (s *supervisor) run(ctx context.Context, c command) error {
 	select {
 	case sig := <-s.signals.C: // it came between the permit and the command
-		return (&interrupted{sig}).asExit()
+		return bySignal(sig)
 	default:
 	}
 	c.held = func() bool { return s.warn || s.Err() == nil }

@@ -101,27 +101,14 @@ type holding struct {
 	sem   *sema.Semaphore
 	limit int           // as stored
 	notes <-chan string // what an observer has to say
-	life  *os.File      // keeps the permit's holder alive to others; nil: the engine has none
+	life  *os.File      // as long as a process has it open, others see the permit's holder alive; nil: the engine has none
 	close func()        // gives the permit back, unless it is detached, and ends all traffic
-}
-
-// interrupted is the cause of a wait that a signal ended.
-type interrupted struct{ signal os.Signal }
-
-func (e *interrupted) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
-
-// asExit gives a wait that a signal ended its exit code.
-func (e *interrupted) asExit() error {
-	if n, ok := e.signal.(syscall.Signal); ok {
-		return &exit{code: -int(n)}
-	}
-	return &exit{code: -int(syscall.SIGINT)}
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
 // permit's context does not end with a signal that comes later.
 func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals *signals) (h *holding, err error) {
-	engine, closeEngine, err := p.engine(f.lease)
+	at, err := p.open(f.lease)
 	if err != nil {
 		return nil, err
 	}
@@ -130,23 +117,23 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	w.ahead.Store(-1)
 	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
 	o.PerKey = f.perKey
-	sem, err := sema.New(engine, name, f.limit, &o)
+	sem, err := sema.New(at.Engine, name, f.limit, &o)
 	if err != nil {
-		closeEngine()
+		at.close()
 		return nil, err
 	}
 	w.sem = sem
 	closing := func() {
 		w.cancel(nil)
 		_ = sem.Close() // waits until what was asked for is given back
-		closeEngine()
+		at.close()
 	}
 	signals.wait()
 	began := time.Now()
-	permit, err := w.acquire(ctx, engine, signals)
+	permit, err := w.acquire(ctx, at.Engine, signals)
 	if err != nil {
 		err = w.explain(ctx, err)
-		return nil, closeOrLeave(closing, closeEngine, signals, err)
+		return nil, closeOrLeave(closing, at.close, signals, err)
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
@@ -161,8 +148,10 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		cancel()
 	}
 	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
-	if h.life, err = life(engine); err != nil && f.verbose {
-		p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+	if e, ok := at.Engine.(interface{ Life() (*os.File, error) }); ok {
+		if h.life, err = e.Life(); err != nil && f.verbose {
+			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+		}
 	}
 	return h, nil
 }
@@ -190,7 +179,7 @@ func closeOrLeave(closing, closeEngine func(), signals *signals, err error) erro
 		case <-done:
 			return err
 		case s := <-signals.C:
-			return (&interrupted{s}).asExit()
+			return bySignal(s)
 		}
 	}
 }
@@ -362,11 +351,11 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
-	var stopped *interrupted
+	var stopped *exit
 	for {
 		select {
 		case <-caller:
-			caller, stopped = nil, &interrupted{syscall.SIGTERM}
+			caller, stopped = nil, bySignal(syscall.SIGTERM)
 			cancel(stopped)
 		case r := <-results:
 			w.granted.Store(true)
@@ -387,7 +376,7 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 			return r.permit, nil
 		case s := <-signals.C:
 			if stopped == nil {
-				stopped = &interrupted{s}
+				stopped = bySignal(s)
 				cancel(stopped)
 			}
 		case <-w.moved:
@@ -417,10 +406,10 @@ func (w *watch) sayNotes() {
 
 // explain makes the program's error of a wait's.
 func (w *watch) explain(ctx context.Context, err error) error {
-	var stopped *interrupted
+	var stopped *exit
 	switch {
 	case errors.As(err, &stopped):
-		return stopped.asExit()
+		return stopped
 	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
 	}

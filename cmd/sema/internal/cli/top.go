@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -75,46 +73,20 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case !f.once && p.getenv("TERM") == "dumb":
 		return usage(p.command("top", "--once"), "this terminal cannot be drawn on: TERM is dumb")
 	}
-	o := top.Options{Where: p.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	at, err := p.open(defaultLease)
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	o := top.Options{Where: at.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
 	if f.once {
-		list, total, err := p.list(ctx, o, f.rows)
+		list, total, err := at.list(ctx, o, f.rows)
 		if err != nil {
 			return err
 		}
 		return p.writeTop(list, total)
 	}
-	e, closing, err := p.engine(defaultLease)
-	if err != nil {
-		return err
-	}
-	defer closing()
-	err = top.Run(ctx, e, o)
-	var stopped *top.Stopped
-	if errors.As(err, &stopped) {
-		return &exit{code: -int(stopped.Signal)}
-	}
-	return err
-}
-
-// where is the engine as people know it, without what is secret.
-func (p *program) where() string {
-	a, err := parseAddress(p.rawURL())
-	switch {
-	case p.rawURL() == "":
-		return "this user on this host"
-	case err != nil:
-		return redact(p.rawURL())
-	case a.kind == "file":
-		return a.path
-	case a.kind == "http":
-		if u, err := url.Parse(a.raw); err == nil {
-			return printable("http "+u.Scheme+"://"+u.Host+u.Path, 100)
-		}
-		return redact(a.raw)
-	case a.kind == "postgres":
-		return printable("postgres "+strings.Join(a.hosts, ",")+"/"+a.path, 100)
-	}
-	return printable(a.kind+" "+strings.Join(a.hosts, ","), 100)
+	return untilSignal(ctx, func(ctx context.Context) error { return top.Run(ctx, at.Engine, o) })
 }
 
 func (p *program) writeTop(list []seen.Summary, total int) error {
