@@ -3,9 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +75,7 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 	case len(found.Holders)+len(found.Waiters) == 0:
 		p.say("nobody holds or waits as %s", quote(printable(text, 100)))
 	default:
-		if err2 := p.write("%s", foundTable(found)); err == nil {
+		if err2 := p.write("%s", aligned(func(t io.Writer) { foundTable(t, found) })); err == nil {
 			err = err2
 		}
 	}
@@ -106,20 +105,12 @@ func revokeAll(ctx context.Context, e engine.Engine, list []view.FoundHolder) (r
 }
 
 // foundTable is for human eyes. Text that others wrote is made printable.
-func foundTable(found *view.Found) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	column, keyed := "", slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
+func foundTable(t io.Writer, found *view.Found) {
+	keyed := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
 		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
-	if keyed {
-		column = "KEY\t"
-	}
-	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", column)
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 	row := func(name, permit, state, key, caller, host string, pid int, label string) {
-		if keyed {
-			key = printable(key, 60) + "\t"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, key, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {
 		state := "holds"
@@ -131,6 +122,4 @@ func foundTable(found *view.Found) string {
 	for _, w := range found.Waiters {
 		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Key, w.Caller, w.Host, w.PID, w.Label)
 	}
-	_ = t.Flush() // into memory
-	return b.String()
 }

@@ -3,8 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -41,21 +40,19 @@ func (p *program) lsCommand() *cobra.Command {
 			p.say("%s has no semaphores%s now", at.where(), such)
 			return nil
 		}
-		var b strings.Builder
-		t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
-		for _, s := range list {
-			state := ""
-			switch {
-			case s.Err != nil:
-				state = "  cannot be read"
-			case s.Paused:
-				state = "  paused"
+		return p.write("%s", aligned(func(t io.Writer) {
+			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
+			for _, s := range list {
+				state := ""
+				switch {
+				case s.Err != nil:
+					state = "  cannot be read"
+				case s.Paused:
+					state = "  paused"
+				}
+				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
 			}
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
-		}
-		_ = t.Flush() // into memory
-		return p.write("%s", b.String())
+		}))
 	})
 	cmd.Flags().StringVar(&filter, "filter", "", "only names that contain this, in upper or lower case")
 	p.jsonFlag(cmd, `ls prints an object with one list:

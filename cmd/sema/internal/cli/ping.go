@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -189,26 +189,18 @@ func (p *program) writePing(doc pingJSON) error {
 	if p.json {
 		return p.writeJSON(doc)
 	}
-	var b strings.Builder
-	version := doc.Version
-	if version == "" {
-		version = "unknown"
-	}
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\nround trip\t%s, median of %d\n", doc.Engine, doc.Address, printable(version, 60), fine(doc.RoundTrip), pingTrips)
-	for _, c := range doc.Checks {
-		line := c.What
-		if c.Detail != "" {
-			line += ": " + c.Detail
+	return p.write("%s", aligned(func(t io.Writer) {
+		version := printable(cmp.Or(doc.Version, "unknown"), 60)
+		fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\nround trip\t%.2f ms, median of %d\n", doc.Engine, doc.Address, version, doc.RoundTrip*1000, pingTrips)
+		for _, c := range doc.Checks {
+			line := c.What
+			if c.Detail != "" {
+				line += ": " + c.Detail
+			}
+			if c.Try != "" {
+				line += ". Try: " + c.Try
+			}
+			fmt.Fprintf(t, "%s\t%s\n", c.State, line)
 		}
-		if c.Try != "" {
-			line += ". Try: " + c.Try
-		}
-		fmt.Fprintf(t, "%s\t%s\n", c.State, line)
-	}
-	_ = t.Flush() // into memory
-	return p.write("%s", b.String())
+	}))
 }
-
-// fine is a time in milliseconds with two digits behind the point.
-func fine(seconds float64) string { return fmt.Sprintf("%.2f ms", seconds*1000) }

@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -97,16 +97,14 @@ func (p *program) writeTop(list []seen.Summary, total int) error {
 		p.say("there are no semaphores to show now")
 		return nil
 	}
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	for i := -1; i < len(list); i++ {
+	return p.write("%s", aligned(func(t io.Writer) {
 		row := top.Head
-		if i >= 0 {
-			row = top.Row(list[i])
+		for i := range len(list) + 1 {
+			row[0] = printable(row[0], engine.MaxName)
+			fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
+			if i < len(list) {
+				row = top.Row(list[i])
+			}
 		}
-		row[0] = printable(row[0], engine.MaxName)
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
-	}
-	_ = t.Flush() // into memory
-	return p.write("%s", b.String())
+	}))
 }

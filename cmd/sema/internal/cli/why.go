@@ -2,9 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +39,7 @@ func (p *program) whyCommand() *cobra.Command {
 		if p.json {
 			return p.writeJSON(w.json(args[0]))
 		}
-		return p.write("%s", w.text(args[0]))
+		return p.write("%s", aligned(func(t io.Writer) { w.text(t, args[0]) }))
 	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
 	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: key of the run that would ask")
@@ -157,8 +156,7 @@ func (w why) asked() sema.State {
 }
 
 // text is the answer for human eyes. Text that others wrote is made printable.
-func (w why) text(name string) string {
-	var b strings.Builder
+func (w why) text(t io.Writer, name string) {
 	subject := "a run that asks now"
 	switch {
 	case w.permit != "":
@@ -166,30 +164,23 @@ func (w why) text(name string) string {
 	case w.key != "":
 		subject += " for " + printable(w.key, 60)
 	}
-	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
+	fmt.Fprintf(t, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
-		return b.String()
+		return
 	}
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "WHO\tWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n")
 	for _, h := range view.ByToken(w.st.Holders) {
-		age := "?"
-		if h.Token != 0 {
-			age = brief(h.Age)
-		}
 		who := "holds"
 		if h.Revoked {
 			who = "holds, revoked"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, age,
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, held(h),
 			printable(h.Client.Host, 60), h.Client.PID, h.ID, printable(h.Client.Label, 60))
 	}
 	for _, x := range w.before {
 		fmt.Fprintf(t, "waits\t%d\t%s\t%s\t%d\t%s\t%s\n", x.Weight, brief(x.Waiting),
 			printable(x.Client.Host, 60), x.Client.PID, x.ID, printable(x.Client.Label, 60))
 	}
-	_ = t.Flush() // into memory
-	return b.String()
 }
 
 type whyJSON struct {
