@@ -47,10 +47,7 @@ func (e *exit) Unwrap() error { return e.err }
 
 // bySignal ends the program by a signal.
 func bySignal(s os.Signal) *exit {
-	if n, ok := s.(syscall.Signal); ok {
-		return &exit{code: -int(n)}
-	}
-	return &exit{code: -int(syscall.SIGINT)}
+	return &exit{code: -int(s.(syscall.Signal))}
 }
 
 // shellCode is what a shell makes of a code of Main: 128+n for signal n.

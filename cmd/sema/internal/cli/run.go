@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/cmd/sema/internal/guard"
 )
 
 const runHelp = `Take a permit, run a command, give the permit back.
@@ -103,7 +104,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with "." means it
 		return notStarted(words[0], err) // before anything is waited for
 	}
-	defer adopt()()
+	defer guard.Adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)
 	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label, Adapt: f.is}
@@ -116,9 +117,9 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	}
 	defer h.close()
 
-	c := command{path: path, args: words, env: p.commandEnv(h, name), life: h.life, ignore: alsoIgnored()}
+	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name), Life: h.life, Ignore: alsoIgnored()}
 	if f.slots {
-		c.env = append(c.env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
+		c.Env = append(c.Env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
 	}
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -28,16 +27,6 @@ func graceOf(lease, killAfter time.Duration) grace {
 	return g
 }
 
-// command is what to run.
-type command struct {
-	path   string
-	args   []string // with the program's name
-	env    []string
-	life   *os.File         // keeps the permit's holder alive to others; nil: none
-	ignore []syscall.Signal // in addition to those that sema ignores
-	held   func() bool      // whether a command that was suspended may run on
-}
-
 // supervisor runs a command under a permit.
 type supervisor struct {
 	*program
@@ -48,7 +37,7 @@ type supervisor struct {
 	overload []int // exit codes that say that the limit was too much
 	signals  *signals
 
-	command *process
+	command *guard.Process
 	lease   time.Duration
 	told    time.Time // the deadline the guard knows
 
@@ -59,21 +48,21 @@ type supervisor struct {
 }
 
 // run starts the command, sees it through and gives the permit back.
-func (s *supervisor) run(ctx context.Context, c command) error {
+func (s *supervisor) run(ctx context.Context, c guard.Command) error {
 	select {
 	case sig := <-s.signals.C: // it came between the permit and the command
 		return bySignal(sig)
 	default:
 	}
-	c.held = func() bool { return s.warn || s.Err() == nil }
+	c.Held = func() bool { return s.warn || s.Err() == nil }
 	var err error
-	if s.command, err = startProcess(c); err != nil {
-		return notStarted(c.args[0], err)
+	if s.command, err = guard.Start(c); err != nil {
+		return notStarted(c.Args[0], err)
 	}
-	defer s.command.close()
+	defer s.command.Close()
 	code, err := s.watch(ctx)
 	if err != nil {
-		return notStarted(c.args[0], err)
+		return notStarted(c.Args[0], err)
 	}
 	return s.settle(code)
 }
@@ -89,7 +78,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	s.extend()
 	for {
 		select {
-		case e := <-s.command.events():
+		case e := <-s.command.Events:
 			switch e.Kind {
 			case guard.Failed:
 				return 0, e.Err
@@ -100,28 +89,28 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 				return e.Code, nil
 			case guard.Broken:
 				s.broken = true
-				s.command.kill() // all its processes: on Linux the guard does it, guard/child.go
+				s.command.Kill() // all its processes: on Linux the guard does it, guard/child.go
 				return -int(syscall.SIGKILL), nil
 			default:
 				s.note(e)
 			}
 		case sig := <-s.signals.C:
-			s.command.signal(sig)
+			s.command.Signal(sig.(syscall.Signal))
 		case <-cancelled:
 			cancelled = nil
-			s.command.terminate()
+			s.command.Terminate()
 		case <-lost:
 			lost = nil
 			if s.warn {
 				s.say("%v; the command runs on without a permit", s.Err())
 				continue
 			}
-			s.command.terminate()
+			s.command.Terminate()
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
 			s.say("%v; stopping the command", s.Err())
 		case <-kill:
 			kill, enough = nil, time.After(lingering)
-			s.command.kill()
+			s.command.Kill()
 		case <-enough:
 			enough = nil
 			s.sayLingering()
@@ -161,7 +150,7 @@ func (s *supervisor) outlive(kill <-chan time.Time) {
 	var enough <-chan time.Time
 	end := func() {
 		kill, enough = nil, time.After(lingering)
-		s.command.kill()
+		s.command.Kill()
 	}
 	if kill == nil {
 		end() // whoever joined since
@@ -169,9 +158,9 @@ func (s *supervisor) outlive(kill <-chan time.Time) {
 	said := false
 	for !s.gone {
 		select {
-		case e := <-s.command.events():
+		case e := <-s.command.Events:
 			if e.Kind == guard.Broken {
-				s.command.kill()
+				s.command.Kill()
 				return
 			}
 			s.note(e)
@@ -200,7 +189,7 @@ func (s *supervisor) extend() {
 	}
 	s.told = deadline
 	// Half of the spare time: the guard acts only if we do not.
-	s.command.until(deadline.Add(s.grace.margin - s.grace.spare/2))
+	s.command.Until(deadline.Add(s.grace.margin - s.grace.spare/2))
 }
 
 // settle gives the permit back and decides about the exit code.

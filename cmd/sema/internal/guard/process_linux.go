@@ -20,19 +20,6 @@ import (
 	"sema/cmd/sema/internal/early"
 )
 
-// Command is what to run. It gets this process's standard input, output and
-// error, its working directory, and the files it inherited itself.
-type Command struct {
-	Path string   // of the program
-	Args []string // with the program's name
-	Env  []string
-	Life *os.File // kept open by the guard and the command; nil: none
-
-	// Ignore are signals that the command ignores, beside those that this
-	// process ignores.
-	Ignore []syscall.Signal
-}
-
 // Process is a command that was started under a guard.
 type Process struct {
 	// Events tells what happens to the command. Nothing comes after Close.
