@@ -45,7 +45,7 @@ func (p *program) benchCommand() *cobra.Command {
 	cmd := p.newCommand("bench [flags]", "Measure an engine, beside what it could do at best", benchHelp, func(cmd *cobra.Command, _ []string) error {
 		for _, word := range b.Scenarios {
 			if known := measure.ScenarioNames(); !slices.Contains(known, word) {
-				return noChoiceError("scenario", &noChoice{word, known})
+				return noChoice("scenario", word, known)
 			}
 		}
 		at, err := p.openBench()
@@ -110,11 +110,19 @@ func (p *program) bench(ctx context.Context, b measure.Bench, plan measure.Plan,
 			return err
 		}
 	}
-	line := benchLine{statusLine: p.newStatusLine(), lines: progress}
+	line, said := p.newStatusLine(), time.Time{}
 	defer line.clear()
+	// On a terminal it is one line that is drawn anew; elsewhere, if asked for, a line now and then.
+	show := func(text string) {
+		if line.file == nil && progress && time.Since(said) >= time.Second {
+			said = time.Now()
+			p.say("bench: %s", text)
+		}
+		line.show("sema: bench: " + text)
+	}
 	runner := &measure.Runner{
 		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: at.Store,
-		Versions: map[string]string{}, Progress: line.show, Open: at.Gate,
+		Versions: map[string]string{}, Progress: show, Open: at.Gate,
 	}
 	defer at.sweep(runner.Prefix)
 	err = b.Run(ctx, runner, func(r measure.Result) error {
@@ -197,22 +205,4 @@ func (p *program) benchDriver(ctx context.Context) (*exec.Cmd, error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(append([]string{}, p.env...), "SEMA_URL="+p.rawURL())
 	return cmd, nil
-}
-
-// benchLine says how a run goes: on a terminal in one line that is drawn anew,
-// elsewhere, if asked to, in a line now and then.
-type benchLine struct {
-	*statusLine
-	lines bool
-	said  time.Time // when the last line was
-}
-
-func (l *benchLine) show(text string) {
-	switch {
-	case l.file != nil:
-		l.statusLine.show("sema: bench: " + text)
-	case l.lines && time.Since(l.said) >= time.Second:
-		l.said = time.Now()
-		l.p.say("bench: %s", text)
-	}
 }

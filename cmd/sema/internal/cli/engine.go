@@ -43,16 +43,23 @@ func (p *program) rawURL() string {
 	return p.getenv("SEMA_URL")
 }
 
+// readURL takes that URL apart.
+func (p *program) readURL() (address, error) {
+	raw := p.rawURL()
+	if raw == "" {
+		return address{kind: "file"}, nil
+	}
+	a, err := parseAddress(raw)
+	p.secrets = a.secrets()
+	return a, err
+}
+
 // open opens the engine that --url or $SEMA_URL names. Calls to it end early
 // enough to be repeated within the lease.
 func (p *program) open(lease time.Duration) (*openEngine, error) {
-	a := address{kind: "file"}
-	if raw := p.rawURL(); raw != "" {
-		var err error
-		if a, err = parseAddress(raw); err != nil {
-			return nil, err
-		}
-		p.secrets = a.secrets()
+	a, err := p.readURL()
+	if err != nil {
+		return nil, err
 	}
 	switch a.kind {
 	case "file":

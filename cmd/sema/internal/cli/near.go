@@ -57,6 +57,7 @@ func distance(a, b string, most int) int {
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	value *string
+	flag  string
 	words []string
 }
 
@@ -69,19 +70,11 @@ func (c *choice) Type() string { return strings.Join(c.words, "|") }
 // Set implements pflag.Value.
 func (c *choice) Set(word string) error {
 	if !slices.Contains(c.words, word) {
-		return &noChoice{word, c.words}
+		return noChoice(c.flag, word, c.words)
 	}
 	*c.value = word
 	return nil
 }
-
-// noChoice is a word that a flag does not take.
-type noChoice struct {
-	word  string
-	words []string
-}
-
-func (e *noChoice) Error() string { return "want " + oneOf(e.words) }
 
 // oneOf lists words: "a, b or c".
 func oneOf(words []string) string {
@@ -96,7 +89,7 @@ func oneOf(words []string) string {
 // them.
 func choiceFlag(cmd *cobra.Command, value *string, name, preset, help string, words ...string) {
 	*value = preset
-	cmd.Flags().Var(&choice{value, words}, name, help)
+	cmd.Flags().Var(&choice{value, name, words}, name, help)
 	// It fails only for a flag that is not there.
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, offerNothing))
 }
@@ -106,11 +99,10 @@ func choiceFlag(cmd *cobra.Command, value *string, name, preset, help string, wo
 func flagError(cmd *cobra.Command, err error) error {
 	try := cmd.CommandPath() + " --help"
 	var unknown *pflag.NotExistError
-	var value *pflag.InvalidValueError
-	var none *noChoice
+	var none *usageError
 	switch {
-	case errors.As(err, &value) && errors.As(err, &none):
-		return noChoiceError(value.GetFlag().Name, none)
+	case errors.As(err, &none):
+		return none
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if all := unknown.GetSpecifiedShortnames(); all != "" {
@@ -126,7 +118,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usage(try, "%s", printable(flagText(err), 200))
 }
 
-// noChoiceError is the program's error for a word that the flag name does not take.
-func noChoiceError(name string, none *noChoice) error {
-	return usage(tryNearest(none.word, none.words, "--"+name+"=", "", oneOf(none.words)), "there is no --%s=%s", name, printable(none.word, 60))
+// noChoice is the program's error for a word that a flag does not take.
+func noChoice(flag, word string, words []string) error {
+	return usage(tryNearest(word, words, "--"+flag+"=", "", oneOf(words)), "there is no --%s=%s", flag, printable(word, 60))
 }

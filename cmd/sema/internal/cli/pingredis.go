@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,8 +59,7 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 	if err != nil {
 		return "", []check{checkOf("find the masters of the cluster", err)}
 	}
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		node := &redisNode{client: nodes[name], name: name, cluster: r.at.kind == "cluster", user: r.user()}
+	for _, node := range nodes {
 		its := node.checks(ctx, r.at.replicas)
 		version = node.version(ctx)
 		for i := range its {
@@ -83,38 +80,31 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 	return version, list
 }
 
-// nodes are the masters, each with the name of a semaphore that it would keep.
-func (r *pingRedis) nodes(ctx context.Context) (map[string]*redis.Client, error) {
-	switch rdb := r.at.Redis.(type) {
-	case *redis.Client:
-		return map[string]*redis.Client{r.name: rdb}, nil
-	case *redis.ClusterClient:
-		names, of := map[*redis.Client]string{}, map[string]*redis.Client{}
-		for i := range 1000 { // enough for all masters with a share of the slots
-			name := fmt.Sprint(r.name, ".", i)
-			node, err := rdb.MasterForKey(ctx, keyOf(name))
-			if err != nil {
-				return nil, err
-			}
-			if names[node] == "" {
-				names[node], of[name] = name, node
-			}
-		}
-		return of, nil
+// nodes are the masters.
+func (r *pingRedis) nodes(ctx context.Context) (list []*redisNode, err error) {
+	user, _, _ := strings.Cut(r.at.user, ":")
+	user = cmp.Or(user, "default")
+	if rdb, ok := r.at.Redis.(*redis.Client); ok {
+		return []*redisNode{{rdb, r.name, false, user}}, nil
 	}
-	return nil, errors.New("the client is of no known kind")
-}
-
-// user is the name of the Redis user.
-func (r *pingRedis) user() string {
-	name, _, _ := strings.Cut(r.at.address.user, ":")
-	return cmp.Or(name, "default")
+	cluster := r.at.Redis.(*redis.ClusterClient)
+	for i := range 1000 { // enough for all masters with a share of the slots
+		name := fmt.Sprint(r.name, ".", i)
+		master, err := cluster.MasterForKey(ctx, keyOf(name))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(list, func(n *redisNode) bool { return n.client == master }) {
+			list = append(list, &redisNode{master, name, true, user})
+		}
+	}
+	return list, nil
 }
 
 // redisNode is one server.
 type redisNode struct {
 	client  *redis.Client
-	name    string // of a semaphore that nobody uses
+	name    string // of a semaphore that nobody uses, and that it would keep
 	cluster bool
 	user    string
 }
@@ -309,19 +299,10 @@ func (n *redisNode) version(ctx context.Context) string {
 			return "Redis " + server["redis_version"]
 		}
 	}
-	// Every user may say HELLO.
-	fields, _ := n.client.Do(ctx, "HELLO").Result()
-	switch hello := fields.(type) {
-	case map[any]any:
-		if version, ok := hello["version"].(string); ok {
-			return "Redis " + version
-		}
-	case []any:
-		for i := 0; i+1 < len(hello); i += 2 {
-			if version, ok := hello[i+1].(string); ok && hello[i] == "version" {
-				return "Redis " + version
-			}
-		}
+	hello := redis.NewMapStringInterfaceCmd(ctx, "HELLO") // every user may say it
+	_ = n.client.Process(ctx, hello)
+	if version, ok := hello.Val()["version"].(string); ok {
+		return "Redis " + version
 	}
 	return ""
 }

@@ -22,6 +22,14 @@ type postgres struct {
 	options pgengine.Options
 }
 
+// table is the name of the table, as pgengine.SQL has it.
+func (is postgres) table() string {
+	if is.options.Schema == "" {
+		return "sema_state"
+	}
+	return pgx.Identifier{is.options.Schema, "sema_state"}.Sanitize()
+}
+
 // postgres reads the URL, which is pgx's but for the options that begin with sema_.
 func (a *address) postgres() (is postgres, err error) {
 	wrong := func(what string) error { return usage(tryPostgres, "%s in the URL %s", what, redact(a.raw)) }
@@ -106,56 +114,34 @@ makes your other tables.`
 func (p *program) migrateCommand() *cobra.Command {
 	show := false
 	cmd := p.newCommand("migrate [--print]", "Make the table for semaphores in PostgreSQL", migrateHelp, func(cmd *cobra.Command, _ []string) error {
-		a, err := address{}, error(nil)
-		if raw := p.rawURL(); raw != "" {
-			if a, err = parseAddress(raw); err != nil {
-				return err
-			}
-		}
-		p.secrets = a.secrets()
-		if a.kind != "postgres" && (!show || p.rawURL() != "") {
+		a, err := p.readURL()
+		switch {
+		case err != nil:
+			return err
+		case show && p.rawURL() == "":
+			return p.write("%s", (&pgengine.Options{}).SQL())
+		case a.kind != "postgres":
 			return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
 		}
-		is := postgres{}
-		if a.kind == "postgres" {
-			if is, err = a.postgres(); err != nil {
-				return err
-			}
+		at, err := openPostgres(a)
+		if err != nil {
+			return err
 		}
+		defer at.close()
 		if show {
-			return p.write("%s", is.options.SQL())
+			return p.write("%s", at.pg.options.SQL())
 		}
-		return p.migrate(cmd.Context(), is)
+		ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
+		defer cancel()
+		if err := at.Engine.(*pgengine.Engine).Migrate(ctx); err != nil {
+			return unreachable("migrate", "", err)
+		}
+		if p.json {
+			return p.writeJSON(map[string]bool{"migrated": true})
+		}
+		return p.write("the table %s is there\n", at.pg.table())
 	})
 	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and do nothing")
 	p.jsonFlag(cmd, "migrate prints an object:\n  migrated (true)")
 	return cmd
-}
-
-func (p *program) migrate(ctx context.Context, is postgres) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	pool, err := pgxpool.NewWithConfig(ctx, is.config)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	e, err := pgengine.New(pool, &is.options)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = e.Close() }()
-	if err := e.Migrate(ctx); err != nil {
-		return unreachable("migrate", "", err)
-	}
-	if p.json {
-		return p.writeJSON(struct {
-			Migrated bool `json:"migrated"`
-		}{true})
-	}
-	table := "sema_state"
-	if is.options.Schema != "" {
-		table = pgx.Identifier{is.options.Schema, table}.Sanitize()
-	}
-	return p.write("the table %s is there\n", table)
 }

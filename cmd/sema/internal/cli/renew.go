@@ -44,7 +44,6 @@ func (p *program) renewCommand() *cobra.Command {
 		return nil
 	})
 	cmd.Flags().Var(durationOf(&lease, 0), "lease", "length of the new lease (default: as acquire was told)")
-	cmd.Flags().Lookup("lease").DefValue = ""
 	p.jsonFlag(cmd, "renew prints an object:\n  name, permit, token, lease_seconds")
 	return cmd
 }

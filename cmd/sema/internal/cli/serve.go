@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/adapt"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/server"
@@ -90,6 +90,10 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if o.TLS, err = certificate.config(f.cert, f.key); err != nil {
 		return err
 	}
+	adapts, err := readAdapts(f.adapt)
+	if err != nil {
+		return err
+	}
 	if f.auditRequired && f.audit == "" {
 		return usage("--audit FILE", "--audit-required needs --audit")
 	}
@@ -116,13 +120,6 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := lastingError(ctx, at.Engine); err != nil {
 		return err
 	}
-	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Event) {
-		log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
-	})
-	if err != nil {
-		return err
-	}
-	defer adapted()
 	figures, unmount, err := mount(at, &o, f.history)
 	if err != nil {
 		return err
@@ -148,13 +145,20 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if profiles != "" {
 		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
 	}
-	var files sync.WaitGroup
-	defer files.Wait()
-	reading, end := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
+	serving, end := context.WithCancel(ctx)
 	defer end()
+	for _, a := range adapts {
+		others.Go(func() {
+			_ = adapt.Control(serving, at.Engine, a.name, a.is, func(c sema.Event) { // it ends with serving
+				log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
+			})
+		})
+	}
 	if o.Tokens != nil {
-		files.Go(func() {
-			p.reread(reading, log, "token file", func() error {
+		others.Go(func() {
+			p.reread(serving, log, "token file", func() error {
 				err := withTokens(f.tokens, o.Tokens.Reread)
 				if err == nil {
 					warnExpired(log, o.Tokens)
@@ -164,8 +168,8 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		})
 	}
 	if o.TLS != nil {
-		files.Go(func() {
-			p.reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
+		others.Go(func() {
+			p.reread(serving, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
 		})
 	}
 	err = s.Serve(ctx, l)
@@ -338,10 +342,6 @@ type lineCleaner struct{ p *program }
 
 // Write implements io.Writer.
 func (c *lineCleaner) Write(line []byte) (int, error) {
-	c.p.mu.Lock()
-	defer c.p.mu.Unlock()
-	if _, err := fmt.Fprintln(c.p.stderr, c.p.clean(string(line))); err != nil {
-		return 0, err
-	}
+	c.p.writeLine(c.p.clean(string(line)))
 	return len(line), nil
 }

@@ -39,7 +39,6 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; stays until somebody sets another limit")
 	flags.Var(durationOf(&f.wait, 0), "wait", "longest wait for a permit: seconds, or 1m30s; without it, for ever")
-	flags.Lookup("wait").DefValue = "" // help would say 0s
 	flags.BoolVar(&f.noWait, "no-wait", false, "take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
 	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
@@ -50,7 +49,6 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "key", "", "the tenant, host or other key that the permit counts for")
 	flags.IntVar(&f.perKey, "per-key", 0, "with -n: how much each key may hold (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
-	flags.Lookup("head-start").DefValue = ""
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
 	lessUsed(cmd, "key", "per-key", "head-start", "on-conflict")
 }
@@ -98,7 +96,6 @@ func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0
 // holding is a permit that was taken, and what was learned on the way.
 type holding struct {
 	*sema.Permit
-	sem   *sema.Semaphore
 	limit int           // as stored
 	notes <-chan string // what an observer has to say
 	life  *os.File      // as long as a process has it open, others see the permit's holder alive; nil: the engine has none
@@ -147,7 +144,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		}
 		cancel()
 	}
-	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
+	h = &holding{Permit: permit, limit: limit, notes: notes, close: closing}
 	if e, ok := at.Engine.(interface{ Life() (*os.File, error) }); ok {
 		if h.life, err = e.Life(); err != nil && f.verbose {
 			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
@@ -231,7 +228,8 @@ func (w *watch) ofKey() string {
 
 // observer passes on what happens.
 func (w *watch) observer() sema.Observer {
-	o := sema.Observer{
+	return sema.Observer{
+		RenewFailed: func(e sema.Event) { w.failed(e.Err) },
 		Queued: func(e sema.Event) {
 			w.ahead.Store(int64(e.Ahead))
 			if w.away.Swap(told) == told {
@@ -257,8 +255,6 @@ func (w *watch) observer() sema.Observer {
 			}
 		},
 	}
-	o.RenewFailed = func(e sema.Event) { w.failed(e.Err) }
-	return o
 }
 
 // note has a line said by the goroutine that has the terminal, without ever blocking.
@@ -360,7 +356,9 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 		case r := <-results:
 			w.granted.Store(true)
 			live.clear()
-			w.sayNotes()
+			for len(w.notes) > 0 {
+				w.say("%s", <-w.notes)
+			}
 			switch {
 			case stopped != nil && r.err == nil: // granted at the moment of the signal
 				_ = r.permit.Release()
@@ -389,17 +387,6 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 			w.say("%s", text)
 		case <-live.ticks:
 			live.tick()
-		}
-	}
-}
-
-func (w *watch) sayNotes() {
-	for {
-		select {
-		case text := <-w.notes:
-			w.say("%s", text)
-		default:
-			return
 		}
 	}
 }
