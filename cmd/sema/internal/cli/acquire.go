@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"sema"
@@ -26,10 +28,7 @@ func (p *program) acquireCommand() *cobra.Command {
 		}
 		signals := catchSignals()
 		defer signals.stop()
-		label := f.label
-		if label == "" {
-			label = "sema acquire"
-		}
+		label := cmp.Or(f.label, "sema acquire")
 		h, err := p.take(cmd.Context(), f, args[0], sema.Options{Renew: sema.NoRenewal, Detached: true, Label: label}, signals)
 		if err != nil {
 			return err

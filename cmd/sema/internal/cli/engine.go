@@ -93,9 +93,9 @@ func (p *program) openServer(a address) (*openEngine, error) {
 		p.secrets = append(p.secrets, secret)
 	}
 	e, err := httpengine.New(a.raw, &httpengine.Options{Token: token})
-	var argument *sema.ArgumentError
+	argument, _ := errors.AsType[*sema.ArgumentError](err)
 	switch {
-	case errors.As(err, &argument) && argument.What == "token":
+	case argument != nil && argument.What == "token":
 		return nil, usage("SEMA_SERVER_TOKEN=NAME.SECRET, as the server's token file has them", "$SEMA_SERVER_TOKEN is no token")
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))

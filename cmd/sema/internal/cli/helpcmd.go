@@ -49,21 +49,17 @@ func noCommand(root *cobra.Command, name string) error {
 // refuseOthers has "sema completion" refuse a shell that it does not know: cobra prints
 // help.
 func refuseOthers(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Args = cobra.ArbitraryArgs
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				var shells []string
-				for _, s := range cmd.Commands() {
-					shells = append(shells, s.Name())
-				}
-				return usage(tryNearest(args[0], shells, "sema completion ", "", "sema completion --help"), "there is no completion for %q", printable(args[0], 60))
-			}
+	c, _, _ := root.Find([]string{"completion"})
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
 			return cmd.Help()
 		}
+		var shells []string
+		for _, s := range cmd.Commands() {
+			shells = append(shells, s.Name())
+		}
+		return usage(tryNearest(args[0], shells, "sema completion ", "", "sema completion --help"), "there is no completion for %q", printable(args[0], 60))
 	}
 }
 

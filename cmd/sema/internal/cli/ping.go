@@ -92,8 +92,7 @@ func (p *program) ping(ctx context.Context) error {
 	of := p.pinged(at)
 	defer of.close()
 	failed := of.look(ctx)
-	var failure *engine.Error
-	if errors.As(failed, &failure) && failure.Temporary {
+	if failure, ok := errors.AsType[*engine.Error](failed); ok && failure.Temporary {
 		return failed
 	}
 	doc := pingJSON{Engine: at.kind, Address: at.shown()}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sema"
 	"sema/engine"
 )
 
@@ -100,9 +99,9 @@ func (p *program) root(args ...string) *cobra.Command {
 
 // flagText is the error of a flag without strconv's words.
 func flagText(err error) string {
-	var value *pflag.InvalidValueError
-	var number *strconv.NumError
-	if !errors.As(err, &value) || !errors.As(err, &number) {
+	value, ok := errors.AsType[*pflag.InvalidValueError](err)
+	number, ok2 := errors.AsType[*strconv.NumError](err)
+	if !ok || !ok2 {
 		return err.Error()
 	}
 	want := "a whole number"
@@ -142,12 +141,10 @@ func (p *program) newCommand(use, short, long string, run func(*cobra.Command, [
 
 // checkName refuses a name that no semaphore can have, before anything is done.
 func checkName(name string) error {
-	err := engine.ValidateName(name)
-	var argument *sema.ArgumentError
-	if errors.As(err, &argument) {
+	if err := engine.ValidateName(name); err != nil {
 		return usage("a name of 1 to 255 bytes, such as github-api", "%s", err)
 	}
-	return err
+	return nil
 }
 
 // write prints to standard output.

@@ -191,8 +191,7 @@ func lastingError(ctx context.Context, e sema.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = o.State(ctx)
-	var failure *engine.Error
-	if errors.As(err, &failure) && !failure.Temporary && ctx.Err() == nil {
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
 		return err
 	}
 	return nil

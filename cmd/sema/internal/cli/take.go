@@ -314,8 +314,7 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		if err == nil {
 			break
 		}
-		var silent *engine.Error
-		if try || ctx.Err() != nil || !errors.As(err, &silent) || !silent.Temporary {
+		if silent, ok := errors.AsType[*engine.Error](err); try || ctx.Err() != nil || !ok || !silent.Temporary {
 			return nil, err
 		}
 		w.failed(err)
@@ -335,15 +334,12 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	caller := ctx.Done()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.cancel = cancel
-	type result struct {
-		permit *sema.Permit
-		err    error
-	}
-	results := make(chan result, 1)
-	began := time.Now()
+	var permit *sema.Permit
+	var err error
+	done, began := make(chan struct{}), time.Now()
 	go func() {
-		permit, err := w.ask(ctx, engine)
-		results <- result{permit, err}
+		defer close(done)
+		permit, err = w.ask(ctx, engine)
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
@@ -353,25 +349,22 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 		case <-caller:
 			caller, stopped = nil, bySignal(syscall.SIGTERM)
 			cancel(stopped)
-		case r := <-results:
+		case <-done:
 			w.granted.Store(true)
 			live.clear()
 			for len(w.notes) > 0 {
 				w.say("%s", <-w.notes)
 			}
 			switch {
-			case stopped != nil && r.err == nil: // granted at the moment of the signal
-				_ = r.permit.Release()
+			case stopped != nil && err == nil: // granted at the moment of the signal
+				_ = permit.Release()
 				return nil, stopped
 			case stopped != nil:
 				return nil, stopped
-			case r.err != nil:
-				return nil, r.err
+			case err == nil && w.flags.verbose:
+				w.say("%q: permit %s after %s", w.name, permit.ID(), brief(time.Since(began)))
 			}
-			if w.flags.verbose {
-				w.say("%q: permit %s after %s", w.name, r.permit.ID(), brief(time.Since(began)))
-			}
-			return r.permit, nil
+			return permit, err
 		case s := <-signals.C:
 			if stopped == nil {
 				stopped = bySignal(s)
@@ -393,9 +386,9 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 
 // explain makes the program's error of a wait's.
 func (w *watch) explain(ctx context.Context, err error) error {
-	var stopped *exit
+	stopped, _ := errors.AsType[*exit](err)
 	switch {
-	case errors.As(err, &stopped):
+	case stopped != nil:
 		return stopped
 	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
@@ -404,13 +397,13 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	st, looked := w.sem.State(ctx)
-	var silent *engine.Error
+	silent, _ := errors.AsType[*engine.Error](err)
 	when := "now"
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
 	}
 	switch {
-	case looked != nil && errors.As(err, &silent):
+	case looked != nil && silent != nil:
 		return silent // as the wait met it
 	case errors.Is(looked, context.DeadlineExceeded) && w.away.Load() == 0: // it answered all the while, if slowly
 		return &exit{w.flags.conflictCode, usage("sema why"+w.urlFlag()+" "+quote(w.name), "%q: no permit %s", w.name, when)}

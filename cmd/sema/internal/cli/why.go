@@ -99,19 +99,23 @@ func (w why) free() bool {
 	if len(w.st.Keys) == 0 {
 		return len(w.st.Waiters) == 0
 	}
-	most, held := w.st.PerKey, 0
-	if w.key == "" {
-		most = 0
-	}
+	inTurn := func(k engine.KeyState) bool { return k.Waiting > 0 && !k.Full }
+	k := w.keyState()
+	return !slices.ContainsFunc(w.st.Keys, inTurn) && (k.Cap == 0 || k.Held+w.weight <= k.Cap)
+}
+
+// keyState is the key's; of one that nobody uses, what it would be.
+func (w why) keyState() engine.KeyState {
 	for _, k := range w.st.Keys {
-		if k.Waiting > 0 && !k.Full {
-			return false // it is in turn
-		}
 		if k.Key == w.key {
-			most, held = k.Cap, k.Held
+			return k
 		}
 	}
-	return most == 0 || held+w.weight <= most
+	k := engine.KeyState{Key: w.key, Cap: w.st.PerKey, Share: engine.DefaultShare}
+	if w.key == "" {
+		k.Cap = 0
+	}
+	return k
 }
 
 // reason is the answer in a few words.
@@ -131,17 +135,7 @@ func (w why) asked() sema.State {
 	if w.permit != "" || len(st.Keys) == 0 {
 		return st
 	}
-	st.Keys = slices.Clone(st.Keys)
-	at := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == w.key })
-	if at < 0 {
-		most := st.PerKey
-		if w.key == "" {
-			most = 0
-		}
-		st.Keys = append(st.Keys, engine.KeyState{Key: w.key, Cap: most, Share: engine.DefaultShare})
-		at = len(st.Keys) - 1
-	}
-	k := &st.Keys[at]
+	k := w.keyState()
 	if k.Waiting == 0 {
 		k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
 		k.Before = 0
@@ -152,6 +146,8 @@ func (w why) asked() sema.State {
 			}
 		}
 	}
+	others := slices.DeleteFunc(slices.Clone(st.Keys), func(o engine.KeyState) bool { return o.Key == k.Key })
+	st.Keys = append(others, k)
 	return st
 }
 
