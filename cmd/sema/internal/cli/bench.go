@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema"
 	"sema/engines/memengine"
 	"sema/internal/measure"
 )
@@ -154,12 +153,7 @@ func (p *program) openBench() (*openEngine, error) {
 func (at *openEngine) reach(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	s, err := sema.New(at.Engine, "sema-bench", 1, nil)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = s.Close() }()
-	if _, err := s.State(ctx); err != nil || at.Redis == nil {
+	if err := look(ctx, at.Engine, "bench", "sema-bench"); err != nil || at.Redis == nil {
 		return "", err
 	}
 	return at.Version(ctx)

@@ -156,6 +156,16 @@ func operate(ctx context.Context, e engine.Engine, verb, name string, do func(co
 	return unreachable(verb, name, do(ctx, o))
 }
 
+// look asks the engine about a semaphore that need not exist, within callTime.
+func look(ctx context.Context, e engine.Engine, verb, name string) error {
+	return operate(ctx, e, verb, name, func(ctx context.Context, o *sema.Operator) error {
+		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
 // state looks at a semaphore; one that does not exist is an error.
 func (p *program) state(ctx context.Context, name string) (st sema.State, err error) {
 	err = p.operate(ctx, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {

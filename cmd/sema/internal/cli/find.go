@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,25 +60,21 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 		return unreachable("list", "", err)
 	}
 	found.Sort()
-	revoked, err := 0, nil
+	var failed, printed error
+	revoked, nobody := 0, len(found.Holders)+len(found.Waiters) == 0
 	if revoke {
-		revoked, err = revokeAll(ctx, at.Engine, found.Holders)
+		revoked, failed = revokeAll(ctx, at.Engine, found.Holders)
 	}
 	switch {
 	case p.json:
-		err2 := p.writeJSON(struct {
+		printed = p.writeJSON(struct {
 			*view.Found
 			Revoked int `json:"revoked"`
 		}{found, revoked})
-		if err == nil {
-			err = err2
-		}
-	case len(found.Holders)+len(found.Waiters) == 0:
+	case nobody:
 		p.say("nobody holds or waits as %s", quote(printable(text, 100)))
 	default:
-		if err2 := p.write("%s", aligned(func(t io.Writer) { foundTable(t, found) })); err == nil {
-			err = err2
-		}
+		printed = p.write("%s", aligned(func(t io.Writer) { foundTable(t, found) }))
 	}
 	if found.Missed > 0 {
 		p.say("%d semaphores cannot be read", found.Missed)
@@ -85,10 +82,10 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 	if revoke && !p.json {
 		p.say("revoked %d of %d permits", revoked, len(found.Holders))
 	}
-	if err == nil && len(found.Holders)+len(found.Waiters) == 0 {
-		return &exit{code: exitAbsent}
+	if err := cmp.Or(failed, printed); err != nil || !nobody {
+		return err
 	}
-	return err
+	return &exit{code: exitAbsent}
 }
 
 // revokeAll revokes permits, and says how many were there still.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema"
 	"sema/engine"
 )
 
@@ -143,14 +142,7 @@ type pingLook struct {
 	name   string
 }
 
-func (l pingLook) look(ctx context.Context) error {
-	return operate(ctx, l.engine, "ping", l.name, func(ctx context.Context, o *sema.Operator) error {
-		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
-}
+func (l pingLook) look(ctx context.Context) error { return look(ctx, l.engine, "ping", l.name) }
 
 func (pingLook) close() {}
 

@@ -86,8 +86,8 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := f.readProxy(&o); err != nil {
 		return err
 	}
-	certificate := certificate{}
-	if o.TLS, err = certificate.config(f.cert, f.key); err != nil {
+	readCertificate, err := f.certificate(&o)
+	if err != nil {
 		return err
 	}
 	adapts, err := readAdapts(f.adapt)
@@ -160,17 +160,15 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		others.Go(func() {
 			p.reread(serving, log, "token file", func() error {
 				err := withTokens(f.tokens, o.Tokens.Reread)
-				if err == nil {
-					warnExpired(log, o.Tokens)
+				if err == nil && o.Tokens.Expired() {
+					log.Warn("all tokens have expired: nobody is let in", "try", "a line with a later day in the token file")
 				}
 				return err
 			}, f.tokens)
 		})
 	}
 	if o.TLS != nil {
-		others.Go(func() {
-			p.reread(serving, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
-		})
+		others.Go(func() { p.reread(serving, log, "certificate", readCertificate, f.cert, f.key) })
 	}
 	err = s.Serve(ctx, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
@@ -183,14 +181,9 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 // lastingError is what the engine answers if that will stay so, such as for a database
 // that does not exist. An engine that is away may come.
 func lastingError(ctx context.Context, e sema.Engine) error {
-	o, err := sema.Operate(e, "sema-readyz")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = o.Close() }() // it has nothing to say
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err = o.State(ctx)
+	err := look(ctx, e, "serve", "sema-readyz")
 	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
 		return err
 	}
@@ -209,13 +202,6 @@ func readTokens(path string) (tokens *server.Tokens, err error) {
 	return tokens, err
 }
 
-// warnExpired says so if nobody is let in.
-func warnExpired(log *slog.Logger, tokens *server.Tokens) {
-	if tokens.Expired() {
-		log.Warn("all tokens have expired: nobody is let in", "try", "a line with a later day in the token file")
-	}
-}
-
 // withTokens opens the token file for read.
 func withTokens(path string, read func(io.Reader) error) error {
 	in, err := os.Open(path)
@@ -223,11 +209,7 @@ func withTokens(path string, read func(io.Reader) error) error {
 		return usage("a file that this user can read", "token file: %v", err)
 	}
 	defer func() { _ = in.Close() }()
-	info, err := in.Stat()
-	if err != nil {
-		return usage("another file", "token file: %v", err)
-	}
-	if err := ownOnly("token file", path, info); err != nil {
+	if err := ownOnly("token file", path); err != nil {
 		return err
 	}
 	if err := read(in); err != nil {
@@ -272,37 +254,30 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// certificate is the server's, as it was last read.
-type certificate struct {
-	pair atomic.Pointer[tls.Certificate]
-}
-
-// config is what a server with a certificate answers with; nil: there is none.
-func (c *certificate) config(cert, key string) (*tls.Config, error) {
-	if cert == "" && key == "" {
+// certificate has o answer with the certificate that read has read last; a nil read:
+// there is none.
+func (f *serveFlags) certificate(o *server.Options) (read func() error, err error) {
+	if f.cert == "" && f.key == "" {
 		return nil, nil //nolint:nilnil // no certificate is no TLS
 	}
-	if cert == "" || key == "" {
+	if f.cert == "" || f.key == "" {
 		return nil, usage("both", "--tls-cert and --tls-key belong together")
 	}
-	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }
-	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}, c.read(cert, key)
-}
-
-func (c *certificate) read(cert, key string) error {
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return usage("two files in PEM format that belong together", "certificate: %v", err)
+	var last atomic.Pointer[tls.Certificate]
+	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return last.Load(), nil }
+	o.TLS = &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}
+	read = func() error {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return usage("two files in PEM format that belong together", "certificate: %v", err)
+		}
+		if err := ownOnly("key", f.key); err != nil {
+			return err
+		}
+		last.Store(&pair)
+		return nil
 	}
-	info, err := os.Stat(key)
-	if err == nil {
-		err = ownOnly("key", key, info)
-	}
-	if err != nil {
-		return err
-	}
-	c.pair.Store(&pair)
-	return nil
+	return read, read()
 }
 
 // openAudit opens the audit log, if there is to be one.

@@ -181,21 +181,6 @@ func closeOrLeave(closing, closeEngine func(), signals *signals, err error) erro
 	}
 }
 
-// fits refuses a weight that is above the limit we would store, were we the
-// first: nothing is changed then.
-func (w *watch) fits(ctx context.Context, e sema.Engine) error {
-	if w.flags.weight <= w.flags.limit {
-		return nil
-	}
-	return operate(ctx, e, "acquire", w.name, func(ctx context.Context, o *sema.Operator) error {
-		_, err := o.State(ctx)
-		if errors.Is(err, sema.ErrNotFound) {
-			return usage(fmt.Sprintf("-n %d", w.flags.weight), "weight %d is above the limit %d", w.flags.weight, w.flags.limit)
-		}
-		return err
-	})
-}
-
 // awayAfter is how long the engine is away before a wait says so.
 const awayAfter = 2 * time.Second
 
@@ -307,10 +292,7 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		defer done()
 	}
 	for {
-		err := w.fits(ctx, e)
-		if err == nil {
-			err = w.deadlock(ctx)
-		}
+		err := w.inVain(ctx, e)
 		if err == nil {
 			break
 		}
