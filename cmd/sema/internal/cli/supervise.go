@@ -41,7 +41,6 @@ type supervisor struct {
 	lease   time.Duration
 	told    time.Time // the deadline the guard knows
 
-	gone     bool // no process of the command is left
 	stopping bool // the permit was lost, and the command told to end
 	overdue  bool // the guard killed it
 	broken   bool // the guard died, and the command with it
@@ -67,35 +66,51 @@ func (s *supervisor) run(ctx context.Context, c guard.Command) error {
 	return s.settle(code)
 }
 
-// watch waits for the command's end, and ends it when the permit is lost. The
-// error is that it was not started.
+// watch waits for the command's end, and ends it when the permit is lost: then it waits
+// until all of it is gone. A process of another user cannot be killed: it has the permit
+// as long as it runs. A signal ends the wait for it; the guard then goes on with it. The
+// error is that the command was not started.
 func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	lost, cancelled := s.Context(context.WithoutCancel(ctx)).Done(), ctx.Done()
 	var kill, enough <-chan time.Time
+	end := func() {
+		kill, enough = nil, time.After(lingering)
+		s.command.Kill()
+	}
 	// Renewals are noticed by looking, several times between two.
 	look := time.NewTicker(max(s.lease/16, 10*time.Millisecond))
 	defer look.Stop()
 	s.extend()
-	for {
+	ended, gone, said := false, false, false
+	for !ended || s.stopping && !gone {
 		select {
 		case e := <-s.command.Events:
 			switch e.Kind {
 			case guard.Failed:
 				return 0, e.Err
 			case guard.Ended:
-				if s.stopping {
-					s.outlive(kill)
+				code, ended, said = e.Code, true, false
+				if s.stopping && kill == nil {
+					end() // whoever joined since
 				}
-				return e.Code, nil
+			case guard.Gone:
+				gone = true
+			case guard.Overdue:
+				s.overdue = true
 			case guard.Broken:
-				s.broken = true
 				s.command.Kill() // all its processes: on Linux the guard does it, guard/child.go
+				if ended {
+					return code, nil
+				}
+				s.broken = true
 				return -int(syscall.SIGKILL), nil
-			default:
-				s.note(e)
 			}
 		case sig := <-s.signals.C:
-			s.command.Signal(sig.(syscall.Signal))
+			if !ended {
+				s.command.Signal(sig.(syscall.Signal))
+			} else if said {
+				return code, nil
+			}
 		case <-cancelled:
 			cancelled = nil
 			s.command.Terminate()
@@ -109,27 +124,17 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
 			s.say("%v; stopping the command", s.Err())
 		case <-kill:
-			kill, enough = nil, time.After(lingering)
-			s.command.Kill()
+			end()
 		case <-enough:
-			enough = nil
-			s.sayLingering()
+			enough, said = nil, true
+			s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
 		case text := <-s.notes:
 			s.say("%s", text)
 		case <-look.C:
 			s.extend()
 		}
 	}
-}
-
-// note handles the events that do not end the watch.
-func (s *supervisor) note(e guard.Event) {
-	switch e.Kind {
-	case guard.Gone:
-		s.gone = true
-	case guard.Overdue:
-		s.overdue = true
-	}
+	return code, nil
 }
 
 // untilKill is how long a command that was told to stop may take: no longer
@@ -141,45 +146,6 @@ func (g grace) untilKill(now, deadline time.Time) time.Duration {
 
 // lingering is how long killed processes are waited for in silence.
 const lingering = 5 * time.Second
-
-// outlive waits until the rest of a stopped command is gone too, and kills it
-// in time. kill is nil if that has been done. A process of another user cannot
-// be killed: it has the permit as long as it runs, so outlive waits for it. A
-// signal ends the wait; the guard then goes on with it.
-func (s *supervisor) outlive(kill <-chan time.Time) {
-	var enough <-chan time.Time
-	end := func() {
-		kill, enough = nil, time.After(lingering)
-		s.command.Kill()
-	}
-	if kill == nil {
-		end() // whoever joined since
-	}
-	said := false
-	for !s.gone {
-		select {
-		case e := <-s.command.Events:
-			if e.Kind == guard.Broken {
-				s.command.Kill()
-				return
-			}
-			s.note(e)
-		case <-kill:
-			end()
-		case <-enough:
-			s.sayLingering()
-			said = true
-		case <-s.signals.C: // it is being stopped already
-			if said {
-				return
-			}
-		}
-	}
-}
-
-func (s *supervisor) sayLingering() {
-	s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
-}
 
 // extend has the guard know of a renewal.
 func (s *supervisor) extend() {
