@@ -10,6 +10,7 @@ import (
 	"sema/internal/adapt"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // Adapt makes a semaphore find its limit by its holders' reports: as much as the
@@ -57,8 +58,8 @@ func (a *Adapt) validate(name string, limit int) error {
 }
 
 // reportingOf is a session's ability to report.
-func reportingOf(s engine.Session, e Engine) (engine.Reporting, error) {
-	if r, ok := s.(engine.Reporting); ok {
+func reportingOf(s protocol.Session, e Engine) (protocol.Reporting, error) {
+	if r, ok := s.(protocol.Reporting); ok {
 		return r, nil
 	}
 	return nil, &ArgumentError{What: "engine", Value: fmt.Sprintf("%T", e), Want: "one that takes reports, for a limit that adapts"}
@@ -79,10 +80,10 @@ func (p *Permit) Overloaded() {
 type adapting struct {
 	sem     *Semaphore
 	options Adapt
-	reports engine.Reporting
+	reports protocol.Reporting
 	leader  *Semaphore // of which the process that decides has the one permit; nil: others decide
 
-	totals, reported engine.Totals // guarded by the loop's lock
+	totals, reported protocol.Totals // guarded by the loop's lock
 
 	begin sync.Once
 	stop  context.CancelFunc
@@ -159,7 +160,7 @@ func (a *adapting) tell() *loop.Waiter {
 	l, told, totals := &a.sem.loop, &loop.Waiter{}, a.totals
 	a.reported = totals
 	now := l.Now()
-	l.Machine.Do(now, &client.Order{Owner: told}, engine.Request{Kind: engine.Report, Totals: &totals})
+	l.Machine.Do(now, &client.Order{Owner: told}, protocol.Request{Kind: protocol.Report, Totals: &totals})
 	l.Start(now)
 	return told
 }
@@ -194,8 +195,8 @@ func (a *adapting) decide(ctx context.Context) {
 		},
 		Reports: a.reports.Reports,
 		Set: func(ctx context.Context, limit int, word engine.Auto) bool {
-			status, err := a.sem.loop.Ask(ctx, "adapt", engine.Request{Kind: engine.SetLimit, Limit: limit, Auto: &word})
-			return err == nil && status == engine.Done
+			status, err := a.sem.loop.Ask(ctx, "adapt", protocol.Request{Kind: protocol.SetLimit, Limit: limit, Auto: &word})
+			return err == nil && status == protocol.Done
 		},
 		Changed: func(from int, d adapt.Decision) {
 			if f := a.sem.options.Observer.LimitChanged; f != nil {

@@ -16,6 +16,7 @@ import (
 	"sema/engines/memengine"
 	finder "sema/internal/adapt"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // vendor is a server that refuses what is beyond its capacity.
@@ -237,9 +238,9 @@ func TestAdaptRefuses(t *testing.T) {
 // plain is an engine that takes no reports.
 type plain struct{ sema.Engine }
 
-func (p plain) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (p plain) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := p.Engine.Open(name, who, notify)
-	return struct{ engine.Session }{s}, err
+	return struct{ protocol.Session }{s}, err
 }
 
 // mortal is the engine of a process that may die: from then on its calls have no answer,
@@ -250,13 +251,13 @@ type mortal struct {
 }
 
 type mortalSession struct {
-	engine.Session
-	engine.Reporting
+	protocol.Session
+	protocol.Reporting
 	dead *atomic.Bool
 }
 
-func (m mortal) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
-	s, err := m.Engine.Open(name, who, func(n engine.Notification) {
+func (m mortal) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
+	s, err := m.Engine.Open(name, who, func(n protocol.Notification) {
 		if !m.dead.Load() {
 			notify(n)
 		}
@@ -264,13 +265,13 @@ func (m mortal) Open(name string, who engine.Client, notify func(engine.Notifica
 	if err != nil {
 		return nil, err
 	}
-	return mortalSession{s, s.(engine.Reporting), m.dead}, nil
+	return mortalSession{s, s.(protocol.Reporting), m.dead}, nil
 }
 
-func (s mortalSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s mortalSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.dead.Load() {
 		<-ctx.Done()
-		return engine.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: ctx.Err()}
+		return protocol.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: ctx.Err()}
 	}
 	return s.Session.Step(ctx, c)
 }

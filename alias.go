@@ -1,13 +1,16 @@
 package sema
 
-import "sema/engine"
+import (
+	"sema/engine"
+	"sema/internal/protocol"
+)
 
 // Engine is where semaphores live; see package engine. Its methods:
 //
-//	Open(string, engine.Client, func(engine.Notification)) (engine.Session, error)
+//	Open(string, engine.Client, func(protocol.Notification)) (protocol.Session, error)
 //	List(context.Context) ([]string, error) // the names of all semaphores that exist, sorted
 //	Close() error                           // what was handed to the engine, such as a Redis client, stays open
-type Engine = engine.Engine
+type Engine = protocol.Engine
 
 // State is a snapshot of a semaphore. Its fields and methods:
 //

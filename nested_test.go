@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // wants is how a caller under the context of a permit asks for another.
@@ -144,7 +144,7 @@ func TestAContextOfAPermitThatIsOver(t *testing.T) {
 // uncomparable is an engine that is no pointer, and cannot be compared.
 type uncomparable struct {
 	sema.Engine
-	_ []engine.Session
+	_ []protocol.Session
 }
 
 func TestEnginesThatCannotBeCompared(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Operator does to one semaphore what operators do: it looks, sets limits,
@@ -83,16 +84,16 @@ func (o *Operator) Unset(ctx context.Context, path ...string) error {
 		return err
 	}
 	if len(path) == 0 {
-		return o.do(ctx, "unset", engine.Request{Kind: engine.UnsetLimit})
+		return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetLimit})
 	}
-	return o.do(ctx, "unset", engine.Request{Kind: engine.UnsetKey, Key: key})
+	return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetKey, Key: key})
 }
 
 // request is what stores the rule. Its errors are *ArgumentErrors.
-func (r Rule) request(path []string) (engine.Request, error) {
+func (r Rule) request(path []string) (protocol.Request, error) {
 	key, err := keyOf(path)
 	if err != nil {
-		return engine.Request{}, err
+		return protocol.Request{}, err
 	}
 	limit := "limit"
 	if len(path) > 0 {
@@ -101,21 +102,21 @@ func (r Rule) request(path []string) (engine.Request, error) {
 	if err := cmp.Or(
 		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), engine.ValidateRange("", "limit per key", r.PerKey, 0, MaxLimit),
 		engine.ValidateRange("", "share", r.Share, 0, engine.MaxShare)); err != nil {
-		return engine.Request{}, err
+		return protocol.Request{}, err
 	}
 	switch {
 	case r == Rule{}:
-		return engine.Request{}, &ArgumentError{What: "rule", Value: r, Want: "one with a value"}
+		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "one with a value"}
 	case len(path) == 0 && r.Share != 0:
-		return engine.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
+		return protocol.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
 	case len(path) > 0 && r.PerKey != 0:
-		return engine.Request{}, &ArgumentError{What: "limit per key", Value: r.PerKey, Want: "0 for a key"}
+		return protocol.Request{}, &ArgumentError{What: "limit per key", Value: r.PerKey, Want: "0 for a key"}
 	case len(path) > 0:
-		return engine.Request{Kind: engine.SetKey, Key: key, Cap: r.Limit, Share: r.Share}, nil
+		return protocol.Request{Kind: protocol.SetKey, Key: key, Cap: r.Limit, Share: r.Share}, nil
 	case r.PerKey == MaxLimit:
 		r.PerKey = -1
 	}
-	return engine.Request{Kind: engine.SetLimit, Limit: r.Limit, PerKey: r.PerKey, Pin: true}, nil
+	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, PerKey: r.PerKey, Pin: true}, nil
 }
 
 // Pause stops all grants, until Unpause: a holder keeps its permit, a waiter goes
@@ -123,13 +124,13 @@ func (r Rule) request(path []string) (engine.Request, error) {
 // with ErrNotFound when there is no such semaphore: one that nobody has used
 // yet gets its limit from Set first.
 func (o *Operator) Pause(ctx context.Context) error {
-	return o.do(ctx, "pause", engine.Request{Kind: engine.Pause})
+	return o.do(ctx, "pause", protocol.Request{Kind: protocol.Pause})
 }
 
 // Unpause ends what Pause began, and serves the waiters. It fails with ErrNotFound
 // when there is no such semaphore.
 func (o *Operator) Unpause(ctx context.Context) error {
-	return o.do(ctx, "unpause", engine.Request{Kind: engine.Unpause})
+	return o.do(ctx, "unpause", protocol.Request{Kind: protocol.Unpause})
 }
 
 // Remove forgets the semaphore: the next user's limit counts. It fails with
@@ -138,7 +139,7 @@ func (o *Operator) Unpause(ctx context.Context) error {
 // that was made twice, because the answer to the first was lost, counts as
 // done if the second found nothing.
 func (o *Operator) Remove(ctx context.Context) error {
-	return o.do(ctx, "remove", engine.Request{Kind: engine.Remove})
+	return o.do(ctx, "remove", protocol.Request{Kind: protocol.Remove})
 }
 
 // Revoke has the holder of a permit told, at its next renewal, that it lost
@@ -146,7 +147,7 @@ func (o *Operator) Remove(ctx context.Context) error {
 // lease has ended. It fails with ErrLost when there is no such permit, and with an
 // *ArgumentError when the id is none.
 func (o *Operator) Revoke(ctx context.Context, id string) error {
-	return o.doTo(ctx, "revoke", engine.Revoke, id)
+	return o.doTo(ctx, "revoke", protocol.Revoke, id)
 }
 
 // Release gives back a permit by its id, whoever holds it, at once. Its
@@ -154,28 +155,28 @@ func (o *Operator) Revoke(ctx context.Context, id string) error {
 // gentle way. An id may meanwhile be that of the next caller of its process. It
 // fails as Revoke does.
 func (o *Operator) Release(ctx context.Context, id string) error {
-	return o.doTo(ctx, "release", engine.Release, id)
+	return o.doTo(ctx, "release", protocol.Release, id)
 }
 
-func (o *Operator) doTo(ctx context.Context, op string, kind engine.Kind, id string) error {
+func (o *Operator) doTo(ctx context.Context, op string, kind protocol.Kind, id string) error {
 	parsed, err := engine.ParseID(id)
 	if err != nil {
 		return err
 	}
-	return o.do(ctx, op, engine.Request{Kind: kind, ID: parsed})
+	return o.do(ctx, op, protocol.Request{Kind: kind, ID: parsed})
 }
 
-func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
+func (o *Operator) do(ctx context.Context, op string, r protocol.Request) error {
 	o.s.made()
 	status, err := o.s.loop.Ask(ctx, op, r)
 	switch {
 	case err != nil:
 		return err
-	case status == engine.InUse:
+	case status == protocol.InUse:
 		return named(ErrInUse, o.s.name)
-	case status == engine.Gone && r.ID.Client != "":
+	case status == protocol.Gone && r.ID.Client != "":
 		return noPermit(o.s.name, r.ID)
-	case status == engine.Gone:
+	case status == protocol.Gone:
 		return o.absent()
 	}
 	return nil

@@ -12,21 +12,22 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 // unread is an engine whose states cannot be read so often.
 type unread struct {
-	engine.Engine
+	protocol.Engine
 	failures atomic.Int64
 	silent   bool // instead of failing
 }
 
 type unreadSession struct {
-	engine.Session
+	protocol.Session
 	e *unread
 }
 
-func (e *unread) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *unread) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return &unreadSession{s, e}, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // Values with a name. The ranges of names, keys, labels and leases are in package engine.
@@ -41,7 +42,7 @@ type Options struct {
 	// Lease is how long a permit lives unless renewed, 100 ms … 366 days. Default 30 s. On
 	// Redis, and behind a server, a dead holder's permit comes back after this time, and
 	// holders lose their permits when the engine is away for as long. A shorter lease brings both
-	// sooner and costs more calls: three in a lease for a holder, six for a client that waits. Work
+	// sooner. Cost: three calls in a lease for a holder, and six for a client that waits. Work
 	// may take longer than the lease, which is renewed. Choose at least four times what the
 	// work needs to stop.
 	Lease time.Duration
@@ -49,27 +50,29 @@ type Options struct {
 	// Renew is how often a held permit is renewed. Default: a third of the
 	// lease less the margin, so that two renewals may fail. It must be less
 	// than Lease less Margin. NoRenewal: the permit ends with its lease,
-	// unless Permit.Renew is called.
+	// unless Permit.Renew is called. Cost: a call each time, for all permits that are
+	// due together.
 	Renew time.Duration
 
 	// Margin is how long before the lease can have ended the permit's context
 	// ends: the time the holder has to stop. At most a quarter of the lease.
-	// Default: a tenth of the lease, at most one second.
+	// Default: a tenth of the lease, at most one second. Cost: while the engine is away
+	// a permit is lost that much earlier.
 	Margin time.Duration
 
 	// OnConflict says what to do about a stored limit that differs.
-	// Default LimitNewest.
+	// Default LimitNewest. Cost: none.
 	OnConflict LimitPolicy
 
 	// PerKey is the most weight that each key may hold that has no cap of its own, see
 	// For: "two per tenant, twenty in all". It is stored with the limit, and
 	// OnConflict goes for both: 0 … MaxLimit. Acquisitions without a key have no such cap.
-	// Default: 0, the limit alone.
+	// Default: 0, the limit alone. Cost: as of For.
 	PerKey int
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
-	// is queued like all others. Default: false.
+	// is queued like all others. Default: false. Cost: callers that wait may starve.
 	Unfair bool
 
 	// MaxWaiting is how many callers of a key may wait: another one fails at once, with a
@@ -77,17 +80,18 @@ type Options struct {
 	// that are served: choose the limit × the longest wait ÷ the time of the work, and at least the
 	// limit, so that no permit lies idle. A process counts its own callers, and the tickets of
 	// other processes as the engine last reported them; so several processes together may
-	// have more that wait, by at most MaxWaiting each.
+	// have more that wait, by at most MaxWaiting each. Cost: none.
 	MaxWaiting int
 
 	// Slots gives every permit a slot: an index 0 … limit-1 that no other
 	// live permit with a slot has; for "which API key, which GPU, which port". Default:
-	// false.
+	// false. Cost: a grant looks through the slots in use for a free one.
 	Slots bool
 
 	// Detached permits outlive the process and Close; Resume takes them up
 	// again. Without it an engine may take a permit back as soon as it sees
-	// that the process died. Default: false.
+	// that the process died. Default: false. Cost: the permits of a process that died
+	// come back with their leases, and no permit passes from caller to caller.
 	Detached bool
 
 	// Patient lets a wait last through an engine that is away, for as long as the
@@ -96,18 +100,19 @@ type Options struct {
 	// goes by how long its caller has waited, so an engine that comes back knows it again.
 	// Default: a wait fails once the engine has been away for a lease, and for three
 	// seconds if it has no place yet. TryAcquire and what the engine refuses for good
-	// fail as without Patient.
+	// fail as without Patient. Cost: in an outage callers wait in place of failing.
 	Patient bool
 
 	// MaxHold is how long a permit may be held: then its contexts end, with
 	// cause ErrHeldTooLong, and one margin later it comes back, released or not.
-	// At least 100 ms. Default: as long as its holder likes.
+	// At least 100 ms. Default: as long as its holder likes. Cost: no permit passes from
+	// caller to caller.
 	MaxHold time.Duration
 
 	// Keep is how long a released permit stays in this process for its next
 	// caller, if nobody here waits for it and no other client does. An Acquire
 	// within that time takes it without asking the engine, which makes it some
-	// hundred times as fast. The price: Release returns before the engine knows;
+	// hundred times as fast. Cost: Release returns before the engine knows;
 	// other clients see the weight as held for that time, or until they ask for it; and a
 	// process that ends without Close leaves the permit to its lease, as a crashed
 	// holder does. So: for long-lived processes, and a few milliseconds are
@@ -117,7 +122,7 @@ type Options struct {
 
 	// Passes is how often in a row a released permit goes to the next caller
 	// of this process although callers of other clients came earlier. That is
-	// several times as fast as one call for each, and makes the others wait as
+	// several times as fast as one call for each. Cost: the others wait as
 	// much longer. While no other client waits permits are passed on within the
 	// process in any case, which is no unfairness. 0 … 1000. Default 0: first
 	// come, first served across all processes, to within a message's delay.
@@ -125,14 +130,15 @@ type Options struct {
 
 	// Adapt, if not nil, makes the semaphore find its limit between two bounds. It
 	// starts at the limit given to New; OnConflict must be LimitStored. Close ends its
-	// work in the background. Default: nil, the limit stays as set.
+	// work in the background. Default: nil, the limit stays as set. Cost: each process
+	// in use reports to the engine every two seconds.
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most
-	// 255 bytes. The option Label is for a single acquisition. Default: none.
+	// 255 bytes. The option Label is for a single acquisition. Default: the program's name. Cost: none.
 	Label string
 
-	// Observer is told what happens. Default: nobody.
+	// Observer is told what happens. Default: nobody. Cost: callers wait for its functions.
 	Observer Observer
 }
 
@@ -178,8 +184,8 @@ func (o Options) validate() error {
 }
 
 // machine is what the client machine needs to know of the options.
-func (o Options) machine(session engine.Session, limit int) client.Config {
-	lasting, ok := session.(engine.Lasting)
+func (o Options) machine(session protocol.Session, limit int) client.Config {
+	lasting, ok := session.(protocol.Lasting)
 	return client.Config{
 		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,

@@ -51,10 +51,10 @@ func TestPageOfOptions(t *testing.T) {
 			}
 		}
 	}
-	head := "| option | what it does, and its range | default |\n|---|---|---|\n"
+	head := "| option | what it does, and its range | default | cost |\n|---|---|---|---|\n"
 	page := "<!-- Made of the comments in options.go and acquire.go by `go test -run TestPageOfOptions . -update-pages`. -->\n" +
 		"# Options\n\nFor those who know what they want, and look for its name.\n\n" +
-		"**In short:** the defaults are for most programs. `go doc sema.Options` says more of each, and what it costs.\n\n" +
+		"**In short:** the defaults are for most programs. `go doc sema.Options` says more of each.\n\n" +
 		"## Of a Semaphore\n\nFields of `sema.Options`, for all its acquisitions.\n\n" + head + strings.Join(semaphore, "") +
 		"\n## Of one acquisition\n\nArguments of `Acquire`, `TryAcquire` and `Do`: `sem.Acquire(ctx, sema.Weight(2), sema.For(\"acme\"))`.\n\n" + head + strings.Join(acquisition, "")
 	if *updatePages {
@@ -73,12 +73,13 @@ func TestPageOfOptions(t *testing.T) {
 var (
 	sentence  = regexp.MustCompile(`[^ ].*?[.](?: |$)`)
 	defaultOf = regexp.MustCompile(`^Default:? (.*)\.$`)
+	costOf    = regexp.MustCompile(`^Cost: (.*)\.$`)
 )
 
-// row is an option's line: its first sentence, that of its range, and that of its default.
+// row is an option's line: its first sentence, and those of its range, its default and its cost.
 func row(t *testing.T, p *doc.Package, name, text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	what, within, without := "", "", ""
+	what, within, without, cost := "", "", "", ""
 	for i, s := range sentence.FindAllString(text, -1) {
 		s = strings.TrimSpace(s)
 		switch m := defaultOf.FindStringSubmatch(s); {
@@ -86,17 +87,19 @@ func row(t *testing.T, p *doc.Package, name, text string) string {
 			what = strings.TrimPrefix(s, name+" ")
 		case m != nil:
 			without = m[1]
+		case costOf.MatchString(s):
+			cost = costOf.FindStringSubmatch(s)[1]
 		case within == "" && strings.ContainsAny(s, "0123456789…M") && regexp.MustCompile(`^(At (most|least)|0 …|1 …|M)|…`).MatchString(s):
 			within = strings.TrimSuffix(s, ".")
 		}
 	}
-	if what == "" {
-		t.Errorf("%s has no comment", name)
+	if what == "" || cost == "" {
+		t.Errorf("the comment of %s does not say what it does, or what it costs", name)
 	}
 	link := regexp.MustCompile(`\[([A-Z][\w.]*)\]`)
 	if within != "" {
 		what += " " + within + "."
 	}
 	cell := func(s string) string { return strings.ReplaceAll(link.ReplaceAllString(s, "`$1`"), "*", `\*`) }
-	return fmt.Sprintf("| `%s` | %s | %s |\n", name, cell(what), cell(without))
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, cell(what), cell(without), cell(cost))
 }

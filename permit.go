@@ -11,6 +11,7 @@ import (
 	"sema/internal/class"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // Permit is one successful acquisition. Its methods are safe for concurrent
@@ -198,7 +199,7 @@ func (h *holding) release(cause error) error {
 	}
 	h.young = nil
 	h.cleanup.Stop()
-	var status engine.Status
+	var status protocol.Status
 	var err error
 	if o := l.Machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
 		l.Run(now)
@@ -216,7 +217,7 @@ func (h *holding) release(cause error) error {
 		return lost
 	case err != nil:
 		return err
-	case status == engine.Gone:
+	case status == protocol.Gone:
 		err = noPermit(s.name, h.ID())
 		if f := s.options.Observer.Lost; f != nil {
 			e := h.event()

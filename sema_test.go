@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,19 +31,19 @@ type counting struct {
 	given  atomic.Int64 // nanoseconds that the last call was given
 }
 
-func (e *counting) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *counting) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return &countingSession{s, e}, err
 }
 
 type countingSession struct {
-	engine.Session
+	protocol.Session
 	e *counting
 }
 
 var errBroken = &engine.Error{Op: "test", Err: errors.New("broken")}
 
-func (s *countingSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *countingSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	s.e.calls.Add(1)
 	now := time.Now()
 	s.e.began.Store(&now)
@@ -53,11 +54,11 @@ func (s *countingSession) Step(ctx context.Context, c engine.Call) (engine.Reply
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return engine.Reply{}, &engine.Error{Op: "test", Temporary: true, Err: ctx.Err()}
+			return protocol.Reply{}, &engine.Error{Op: "test", Temporary: true, Err: ctx.Err()}
 		}
 	}
 	if s.e.broken.Load() {
-		return engine.Reply{}, errBroken
+		return protocol.Reply{}, errBroken
 	}
 	return s.Session.Step(ctx, c)
 }

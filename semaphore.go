@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"time"
 
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // Semaphore limits how much weight is held at once under one name, together
@@ -59,7 +62,7 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 
 // open opens a session of a semaphore. One whose limit is 0 never acquires.
 func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
-	if err := cmp.Or(engine.Validate("", e), engine.ValidateName(name)); err != nil {
+	if err := cmp.Or(protocol.Validate("", e), engine.ValidateName(name)); err != nil {
 		return nil, err
 	}
 	s := &Semaphore{name: name, limit: limit, options: o, busy: named(ErrBusy, name), released: named(ErrReleased, name)}
@@ -67,8 +70,8 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 		s.engine = e
 	}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
-	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
-	who := engine.Self(o.Label)
+	config := func(session protocol.Session) client.Config { return o.machine(session, limit) }
+	who := engine.Self(cmp.Or(o.Label, program()))
 	if o.Renew == NoRenewal {
 		who.Lease = o.Lease // for those who renew the permit by its id
 	}
@@ -76,6 +79,18 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// program is the name of this program, as far as it can be a label.
+func program() string {
+	if len(os.Args) == 0 {
+		return ""
+	}
+	name := filepath.Base(os.Args[0])
+	if engine.ValidateText("label", name, engine.MaxLabel) != nil {
+		return ""
+	}
+	return name
 }
 
 // made panics if the Semaphore is nil, or a zero value: a mistake that no caller can handle.

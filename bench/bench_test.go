@@ -253,3 +253,16 @@ func TestDrawn(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A server that cannot be started is an error, and leaves nothing.
+func TestNoServer(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := serve(ctx, "redis://127.0.0.1:1")
+	left, _ := os.ReadDir(dir)
+	if err == nil || len(left) > 0 {
+		t.Errorf("error %v; %d files are left", err, len(left))
+	}
+}

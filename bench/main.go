@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"sema/internal/fixture/child"
 	"sema/internal/measure"
 )
 
@@ -20,6 +21,8 @@ const help = `usage: peers run [flags]           run the scenarios and write dow
 `
 
 func main() {
+	child.Role(relayed, relay)
+	child.Play()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, append(os.Args[1:], "help"))
 	stop()
@@ -39,8 +42,6 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		return write(results, args[2])
-	case args[0] == "relay" && len(args) == 3: // a process between; run starts it
-		return relay(args[1])
 	case args[0] == "driver": // the process of a contestant; run starts it
 		return measure.Serve(ctx, os.Stdin, os.Stdout, openPeer)
 	}

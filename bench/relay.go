@@ -1,21 +1,20 @@
 package main
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"os/exec"
-	"strings"
+
+	"sema/internal/fixture/child"
 )
 
 // relayed is the yardstick for servers in between: a server that only passes data on.
 const relayed = "noop-relay"
 
-// relay passes data between its clients and an address, in both directions. It prints its
-// own address. It runs until its process ends.
+// relay is a process that passes data between its clients and an address, in both
+// directions. It prints its own address.
 func relay(to string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,34 +53,26 @@ func passOn(to, from net.Conn) {
 
 // startRelay starts a relay to a Redis, in a process of its own. The URL is that of the Redis
 // by way of it.
-func startRelay(redisURL string) (by string, stop func(), err error) {
+func startRelay(ctx context.Context, redisURL string) (by string, stop func(), err error) {
 	u, err := url.Parse(redisURL)
 	if err != nil || u.Scheme != "redis" {
 		return "", nil, errors.New("only redis:// can be relayed")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", nil, err
 	}
 	to := u.Host
 	if u.Port() == "" {
 		to = net.JoinHostPort(u.Hostname(), "6379")
 	}
-	cmd := exec.Command(self, "relay", to)
-	cmd.Stderr = os.Stderr
-	said, err := cmd.StdoutPipe()
+	cmd, err := child.Command(relayed, to)
 	if err != nil {
 		return "", nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	p, err := child.Start(cmd)
+	if err != nil {
 		return "", nil, err
 	}
-	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
-	line, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil {
-		stop()
+	if u.Host, err = p.Line(ctx); err != nil {
+		p.Kill()
 		return "", nil, fmt.Errorf("the relay did not start: %w", err)
 	}
-	u.Host = strings.TrimSpace(line)
-	return u.String(), stop, nil
+	return u.String(), p.Kill, nil
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"embed"
+	_ "embed"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,23 +11,23 @@ import (
 	"time"
 
 	"sema/internal/measure"
+	"sema/lab/page"
 )
 
-//go:embed *.tmpl
-var templates embed.FS
+var (
+	//go:embed bench.md.tmpl
+	benchWords string
+	//go:embed data.md.tmpl
+	dataWords string
+)
 
 // write makes bench.md, data/bench.md and the charts in a directory.
 func write(r *results, docs string) error {
 	files, err := render(r)
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(docs, "data"), 0o755)
+	if err != nil {
+		return err
 	}
-	for name, text := range files {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(docs, name), text, 0o644)
-		}
-	}
-	return err
+	return page.Write(docs, files)
 }
 
 // render makes the files that write writes, by name. All text is in the
@@ -44,25 +41,17 @@ func render(r *results) (map[string][]byte, error) {
 		}
 	}
 	files := map[string][]byte{}
-	fill := func(name, tmpl string, data any) error {
-		t, err := template.New(tmpl).Funcs(template.FuncMap{
+	for name, words := range map[string]string{"bench.md": benchWords, "data/bench.md": dataWords} {
+		text, err := page.Fill(words, template.FuncMap{
 			"scenario": r.section, "verdict": verdict, "shortest": shortest, "peers": func() []peer { return all },
 			"ms":       func(ms int64) string { return measure.Duration(float64(ms) * float64(time.Millisecond)) },
 			"versions": func() string { return pairs(r.Versions, " ", ", ") },
 			"leftOut":  func() string { return pairs(r.LeftOut, ": ", "; ") },
-		}).ParseFS(templates, tmpl)
+		}, r)
 		if err != nil {
-			return err
-		}
-		var b bytes.Buffer
-		err = t.Execute(&b, data)
-		files[name] = b.Bytes()
-		return err
-	}
-	for name, tmpl := range map[string]string{"bench.md": "bench.md.tmpl", "data/bench.md": "data.md.tmpl"} {
-		if err := fill(name, tmpl, r); err != nil {
 			return nil, err
 		}
+		files[name] = text
 	}
 	for _, d := range drawings {
 		svg, err := d.chart(r).SVG()

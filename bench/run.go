@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -16,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"sema/internal/fixture/local"
 	"sema/internal/measure"
+	"sema/lab/page"
 )
 
 // scenario is the same work for all contestants of some kinds.
@@ -269,27 +266,13 @@ func startServer(ctx context.Context) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	_ = l.Close()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	host, port, _ := net.SplitHostPort(l.Addr().String())
+	s, err := local.Redis(ctx, "--port", port, "--bind", host)
+	if err != nil {
 		return "", nil, err
 	}
-	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: 50})
-	defer func() { _ = rdb.Close() }()
-	// The server that answers must be our child, not another one on its port.
-	info, err := rdb.InfoMap(ctx, "server").Result()
-	if err == nil && info["Server"]["process_id"] != strconv.Itoa(cmd.Process.Pid) {
-		err = errors.New("another server took its port")
-	}
-	if err != nil {
-		stop()
-		return "", nil, fmt.Errorf("redis-server: %w\n%s", err, log.String())
-	}
-	return "redis://127.0.0.1:" + port, stop, nil
+	return "redis://" + l.Addr().String(), s.Stop, nil
 }
 
 // machine is where a run was, without its name.
@@ -320,21 +303,11 @@ func thisMachine() machine {
 }
 
 func load(path string) (*results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	var r results
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := page.Load(path, &r); err != nil {
+		return nil, err
 	}
 	return &r, nil
 }
 
-func (r *results) save(path string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r *results) save(path string) error { return page.Save(path, r, " ") }

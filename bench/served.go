@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+
+	"sema/internal/fixture/child"
 )
 
 // behindServer is the contestant that reaches Redis through "sema serve".
@@ -32,7 +31,7 @@ func (r *run) between(ctx context.Context, contestant string) *between {
 	case behindServer:
 		b.url, b.stop, b.err = serve(ctx, r.url)
 	case relayed:
-		b.url, b.stop, b.err = startRelay(r.url)
+		b.url, b.stop, b.err = startRelay(ctx, r.url)
 	default:
 		return nil
 	}
@@ -60,10 +59,10 @@ func serve(ctx context.Context, redisURL string) (url string, stop func(), err e
 	if err != nil {
 		return "", nil, err
 	}
-	stop = func() { _ = os.RemoveAll(dir) }
+	end := func() { _ = os.RemoveAll(dir) }
 	defer func() {
 		if err != nil {
-			stop()
+			end()
 		}
 	}()
 	program := filepath.Join(dir, "sema")
@@ -74,32 +73,19 @@ func serve(ctx context.Context, redisURL string) (url string, stop func(), err e
 	}
 	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--history", "0")
 	cmd.Env = append(os.Environ(), "SEMA_URL="+redisURL) // it may have a password
-	said, err := cmd.StderrPipe()
+	p, err := child.StartServer(cmd)
 	if err != nil {
 		return "", nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	drained := make(chan struct{})
-	stop = func() {
-		_ = cmd.Process.Kill()
-		<-drained
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	lines := bufio.NewScanner(said)
-	for url == "" && lines.Scan() {
-		if m := servesAt.FindStringSubmatch(lines.Text()); m != nil {
-			url = m[1]
+	remove := end
+	end = func() { p.Kill(); remove() }
+	for {
+		line, err := p.Line(ctx)
+		if err != nil {
+			return "", nil, fmt.Errorf("sema serve did not start: %w", err)
+		}
+		if m := servesAt.FindStringSubmatch(line); m != nil {
+			return m[1], end, nil
 		}
 	}
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, said)
-	}()
-	if url == "" {
-		return "", nil, errors.New("sema serve did not start")
-	}
-	return url, stop, nil
 }

@@ -16,6 +16,7 @@ import (
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // form makes what the confirmation page posts.
@@ -38,7 +39,7 @@ func TestOperatorsAct(t *testing.T) {
 	})
 }
 
-func operate(t *testing.T, e engine.Engine) {
+func operate(t *testing.T, e protocol.Engine) {
 	var audit []access.Record
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
 	sem := s.semaphore("x", 3, &sema.Options{Label: "job", Renew: 100 * time.Millisecond}) // a holder learns of a revocation when it renews
@@ -269,14 +270,14 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	name := `n' onmouseover="alert(1)" javascript:alert(1) {{.}} ` + evil
-	raw, err := s.engine.Open(name, engine.Client{Host: evil, PID: -1, Label: evil}, func(engine.Notification) {})
+	raw, err := s.engine.Open(name, engine.Client{Host: evil, PID: -1, Label: evil}, func(protocol.Notification) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
-	if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{
-		{Kind: engine.Ask, ID: id, Limit: 1, Lease: engine.MaxLease},
-		{Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: engine.MaxLease, Ticket: engine.MaxLease, Wait: true},
+	if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
+		{Kind: protocol.Ask, ID: id, Limit: 1, Lease: engine.MaxLease},
+		{Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: engine.MaxLease, Ticket: engine.MaxLease, Wait: true},
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"sema/dashboard"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Of a limit that finds itself the page says by what, and draws what went badly; of
@@ -14,16 +15,16 @@ func TestALimitThatFindsItself(t *testing.T) {
 	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
 		acquire(t, s.semaphore("llm", 37, nil), 1)
 		acquire(t, s.semaphore("plain", 37, nil), 1)
-		raw, err := s.engine.Open("llm", engine.Client{}, func(engine.Notification) {})
+		raw, err := s.engine.Open("llm", engine.Client{}, func(protocol.Notification) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = raw.Close() }()
 		for number, bad := range []int{310, 31} {
-			reply, err := raw.Step(t.Context(), engine.Call{Number: uint64(number + 1), Requests: []engine.Request{
-				{Kind: engine.SetLimit, Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: bad}},
+			reply, err := raw.Step(t.Context(), protocol.Call{Number: uint64(number + 1), Requests: []protocol.Request{
+				{Kind: protocol.SetLimit, Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: bad}},
 			}})
-			if err != nil || reply.Answers[0].Status != engine.Done {
+			if err != nil || reply.Answers[0].Status != protocol.Done {
 				t.Fatal(reply, err)
 			}
 			time.Sleep(20 * time.Second)

@@ -21,11 +21,13 @@ import (
 	"strings"
 	"time"
 
+	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/internal/history"
 	"sema/internal/once"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -94,7 +96,7 @@ func init() {
 
 // Handler is the dashboard. Create it with New and close it.
 type Handler struct {
-	engine  engine.Engine
+	engine  protocol.Engine
 	options Options
 	watcher *watch.Watcher
 	history *history.History
@@ -111,7 +113,7 @@ type Handler struct {
 //
 // It may be anywhere below a path that ends in a slash: its links are
 // relative, and what it is given has the path's prefix stripped.
-func New(e engine.Engine, o *Options) (*Handler, error) {
+func New(e sema.Engine, o *Options) (*Handler, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -122,7 +124,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	options.Interval = cmp.Or(o.Interval, time.Second)
 	options.Streams = cmp.Or(o.Streams, 1000)
 	if err := cmp.Or(
-		engine.Validate("dashboard", e),
+		protocol.Validate("dashboard", e),
 		engine.ValidateRange("dashboard", "Options.Rows", options.Rows, 1, 500),
 		engine.ValidateRange("dashboard", "Options.Interval", options.Interval, time.Millisecond, 24*time.Hour),
 		engine.ValidateRange("dashboard", "Options.Streams", options.Streams, 1, 1_000_000),

@@ -17,7 +17,6 @@ import (
 	"sema"
 	"sema/access"
 	"sema/dashboard"
-	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/watch"
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // site is a dashboard that is asked for pages.
 type site struct {
 	t      testing.TB
-	engine engine.Engine
+	engine sema.Engine
 	d      *dashboard.Handler
 	log    *bytes.Buffer
 }
@@ -38,7 +37,7 @@ func open(t *testing.T, o dashboard.Options) *site {
 	return openOn(t, memengine.New(), o)
 }
 
-func openOn(t testing.TB, e engine.Engine, o dashboard.Options) *site {
+func openOn(t testing.TB, e sema.Engine, o dashboard.Options) *site {
 	t.Helper()
 	s := &site{t: t, engine: e, log: &bytes.Buffer{}}
 	o.Log = slog.New(slog.NewTextHandler(s.log, nil))
@@ -96,7 +95,7 @@ func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 }
 
 // queue has somebody wait, and returns when the engine knows.
-func queue(t *testing.T, e engine.Engine, name, label string, n int) {
+func queue(t *testing.T, e sema.Engine, name, label string, n int) {
 	t.Helper()
 	queued := make(chan struct{}, 1)
 	s, err := sema.New(e, name, 1, &sema.Options{Label: label, OnConflict: sema.LimitStored, Observer: sema.Observer{Queued: func(sema.Event) {

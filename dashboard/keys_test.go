@@ -18,6 +18,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -32,15 +33,15 @@ func hold(t *testing.T, s *sema.Semaphore, key string) {
 // asked is a session that asks for what a test says, and whose asks nobody renews.
 func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []string) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "asked"}, func(engine.Notification) {})
+	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "asked"}, func(protocol.Notification) {})
 	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = raw.Close() })
-	call := engine.Call{Number: 1}
+	call := protocol.Call{Number: 1}
 	for i, key := range keys {
 		id := engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}
 		ids = append(ids, id.String())
-		call.Requests = append(call.Requests, engine.Request{
-			Kind: engine.Ask, ID: id, Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+		call.Requests = append(call.Requests, protocol.Request{
+			Kind: protocol.Ask, ID: id, Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 		})
 	}
 	_, err = raw.Step(s.t.Context(), call)
@@ -115,7 +116,7 @@ func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
 	})
 }
 
-func operateKeys(t *testing.T, e engine.Engine) {
+func operateKeys(t *testing.T, e protocol.Engine) {
 	var audit []access.Record
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
 	key := `acme "& sons"`
@@ -252,7 +253,7 @@ func BenchmarkPageOfKeys(b *testing.B) {
 	for _, keys := range []int{10, 1_000, 10_000} {
 		for _, on := range []string{"memory", "redis"} {
 			b.Run(fmt.Sprintf("%s/%d", on, keys), func(b *testing.B) {
-				var e engine.Engine = memengine.New()
+				var e protocol.Engine = memengine.New()
 				if on == "redis" {
 					var err error
 					e, err = redisengine.New(redistest.Start(b).Client(), nil)

@@ -20,6 +20,7 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/history"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -48,21 +49,21 @@ func kept(t *testing.T, o dashboard.Options, f func(t *testing.T, s *site)) {
 // named has a caller of a server's API ask for a permit, as its host and under its id.
 func (s *site) named(name string, limit int, lease time.Duration, who engine.Client) (release func()) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{}, func(engine.Notification) {})
+	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	id := engine.ID{Client: strings.ReplaceAll(who.Caller, "-", "."), Number: 1, Weight: 1}
 	number := uint64(0)
-	step := func(r engine.Request) {
+	step := func(r protocol.Request) {
 		number++
 		r.ID = id
-		if _, err := raw.Step(s.t.Context(), engine.Call{Number: number, Requests: []engine.Request{r}}); err != nil {
+		if _, err := raw.Step(s.t.Context(), protocol.Call{Number: number, Requests: []protocol.Request{r}}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	step(engine.Request{Kind: engine.Ask, Limit: limit, Lease: lease, Ticket: lease, Wait: true, Who: &who})
-	return func() { step(engine.Request{Kind: engine.Release}) }
+	step(protocol.Request{Kind: protocol.Ask, Limit: limit, Lease: lease, Ticket: lease, Wait: true, Who: &who})
+	return func() { step(protocol.Request{Kind: protocol.Release}) }
 }
 
 var rowKeys = regexp.MustCompile(`data-key="([^"]*)"`)
@@ -252,7 +253,7 @@ func TestAHostThatDied(t *testing.T) {
 
 // frozen is an engine that can stop answering, and counts what it is asked.
 type frozen struct {
-	engine.Engine
+	protocol.Engine
 	still  atomic.Bool
 	looks  atomic.Int64
 	listed atomic.Int64
@@ -274,13 +275,13 @@ func (f *frozen) List(ctx context.Context) ([]string, error) {
 	return f.Engine.List(ctx)
 }
 
-func (f *frozen) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (f *frozen) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := f.Engine.Open(name, who, notify)
 	return &frozenSession{s, f}, err
 }
 
 type frozenSession struct {
-	engine.Session
+	protocol.Session
 	f *frozen
 }
 
@@ -348,11 +349,11 @@ func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
 			e := &frozen{Engine: memengine.New()}
 			s := openOn(t, e, dashboard.Options{})
 			for i := range 10_000 {
-				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+				if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 					t.Fatal(err)
 				}
 				_ = raw.Close()

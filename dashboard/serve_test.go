@@ -22,6 +22,7 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -127,11 +128,11 @@ func FuzzRequests(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(d.Close)
-	raw, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	raw, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := raw.Step(f.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+	if _, err := raw.Step(f.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, path, query string, post bool) {
@@ -154,11 +155,11 @@ func FuzzRequests(f *testing.F) {
 }
 
 // away is an engine that cannot be reached.
-type away struct{ engine.Engine }
+type away struct{ protocol.Engine }
 
 func (away) List(context.Context) ([]string, error) { return nil, errAway }
 
-func (away) Open(string, engine.Client, func(engine.Notification)) (engine.Session, error) {
+func (away) Open(string, engine.Client, func(protocol.Notification)) (protocol.Session, error) {
 	return nil, errAway
 }
 
@@ -188,24 +189,24 @@ func TestTenThousand(t *testing.T) {
 	defer w.Close()
 	s := openOn(t, e, dashboard.Options{Watcher: w})
 	for i := range 10_000 {
-		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 			t.Fatal(err)
 		}
 		_ = raw.Close()
 	}
-	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(engine.Notification) {})
+	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = raw.Close() }()
-	call := engine.Call{Number: 1}
+	call := protocol.Call{Number: 1}
 	for i := range 10_001 {
-		call.Requests = append(call.Requests, engine.Request{
-			Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12, Wait: true,
+		call.Requests = append(call.Requests, protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12, Wait: true,
 		})
 	}
 	if _, err := raw.Step(t.Context(), call); err != nil {
@@ -231,7 +232,7 @@ func TestTenThousand(t *testing.T) {
 
 // flaky is an engine whose looks are counted, and fail on demand.
 type flaky struct {
-	engine.Engine
+	protocol.Engine
 	calls atomic.Int64
 	away  atomic.Bool
 }
@@ -244,13 +245,13 @@ func (e *flaky) List(ctx context.Context) ([]string, error) {
 	return e.Engine.List(ctx)
 }
 
-func (e *flaky) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *flaky) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return &flakySession{s, e}, err
 }
 
 type flakySession struct {
-	engine.Session
+	protocol.Session
 	e *flaky
 }
 

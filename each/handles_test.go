@@ -20,6 +20,7 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/client"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/sematest"
 )
 
@@ -105,7 +106,7 @@ type opened struct {
 	names map[string]int
 }
 
-func (e *opened) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *opened) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (e *opened) is(t *testing.T, want string) {
 }
 
 type openedSession struct {
-	engine.Session
+	protocol.Session
 	e    *opened
 	name string
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -70,15 +69,6 @@ func ValidateName(name string) error {
 // ValidateLimit checks the limit of a semaphore: 1 … MaxLimit. The error is an
 // *ArgumentError.
 func ValidateLimit(limit int) error { return ValidateRange("", "limit", limit, 1, MaxLimit) }
-
-// Validate checks that e is neither nil nor a nil pointer. The error is an
-// *ArgumentError with Package set to pkg ("" means "sema").
-func Validate(pkg string, e Engine) error {
-	if v := reflect.ValueOf(e); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return &ArgumentError{Package: pkg, What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
-	}
-	return nil
-}
 
 // ValidateRange checks that value is in the range least … most. The error is an
 // *ArgumentError about what, with Package set to pkg ("" means "sema").

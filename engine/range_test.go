@@ -22,8 +22,6 @@ func TestValidateRange(t *testing.T) {
 		{ValidateRange("", "x", time.Minute, time.Second, time.Minute), ""},
 		{ValidateRange("", "x", -time.Second, time.Second, time.Minute), "sema: x -1s: want 1s … 1m0s"},
 		{ValidateRange("", "x", time.Minute+1, time.Second, time.Minute), "sema: x 1m0.000000001s: want 1s … 1m0s"},
-		{Validate("", nil), "sema: engine nil: want an engine, such as redisengine.New or memengine.New make"},
-		{Validate("watch", nil), "watch: engine nil: want an engine, such as redisengine.New or memengine.New make"},
 	} {
 		var refused *ArgumentError
 		switch {

@@ -7,6 +7,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // cutEngine is an engine whose client can be cut off: from then on its calls
@@ -24,8 +25,8 @@ type cutEngine struct {
 
 var errCut = errors.New("the test cut the line")
 
-func (e *cutEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
-	s, err := e.Engine.Open(name, who, func(n engine.Notification) {
+func (e *cutEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
+	s, err := e.Engine.Open(name, who, func(n protocol.Notification) {
 		if !e.cut.Load() && !e.silenced.Load() {
 			notify(n)
 		}
@@ -34,32 +35,32 @@ func (e *cutEngine) Open(name string, who engine.Client, notify func(engine.Noti
 }
 
 type cutSession struct {
-	engine.Session
+	protocol.Session
 	engine *cutEngine
 }
 
-func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *cutSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	renews := false
 	for _, r := range c.Requests {
-		renews = renews || r.Kind == engine.Renew
+		renews = renews || r.Kind == protocol.Renew
 	}
 	if s.engine.cut.Load() || renews && s.engine.refuses.Load() {
-		return engine.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errCut}
+		return protocol.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errCut}
 	}
 	reply, err := s.Session.Step(ctx, c)
 	for i, r := range c.Requests {
-		if err == nil && r.Kind == engine.SetLimit && reply.Answers[i].Status == engine.Done {
+		if err == nil && r.Kind == protocol.SetLimit && reply.Answers[i].Status == protocol.Done {
 			s.engine.limits.Add(1)
 		}
 	}
 	if s.engine.silenced.Load() {
-		reply.Notification = engine.Notification{}
+		reply.Notification = protocol.Notification{}
 	}
 	if s.engine.cut.Load() || s.engine.forgets.Load() {
-		return engine.Reply{}, &engine.Error{Op: "step", Err: errCut}
+		return protocol.Reply{}, &engine.Error{Op: "step", Err: errCut}
 	}
 	if s.engine.mislays.CompareAndSwap(true, false) {
-		return engine.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: errCut}
+		return protocol.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: errCut}
 	}
 	return reply, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
 // Store is one place where semaphores live, as an engine's test sets it up.
@@ -120,11 +122,10 @@ func (tt test) check(t *testing.T, shared Store, open func(tb testing.TB) Store)
 		synctest.Test(t, func(t *testing.T) { tt.run(&env{TB: t, store: open(t), name: t.Name()}) })
 	default:
 		t.Parallel()
-		tries := 0
 		stall.Run(t, func(c *stall.Case) {
 			e := &env{TB: c, store: shared, name: t.Name()}
-			if tries++; tries > 1 {
-				e.name += fmt.Sprint(" ", tries)
+			if c.Try > 1 {
+				e.name += fmt.Sprint(" ", c.Try)
 			}
 			if tt.own {
 				e.store = open(c)
@@ -271,11 +272,34 @@ func (e *env) now() int64 {
 	}
 }
 
-func (e *env) acquire(s *semaphore, n int) *permit {
+func (e *env) acquire(s *semaphore, n int, options ...sema.AcquireOption) *permit {
 	e.Helper()
-	p, err := s.Acquire(e.ctx(), sema.Weight(n))
+	p, err := s.Acquire(e.ctx(), append(options, sema.Weight(n))...)
 	e.ok(err)
 	return e.keep(p)
+}
+
+// held opens the test's semaphore, and acquires.
+func (e *env) held(limit int, o *sema.Options, n int) (*semaphore, *permit) {
+	e.Helper()
+	s := e.sem(limit, o)
+	return s, e.acquire(s, n)
+}
+
+// lost waits until a permit's context ends, for such a reason.
+func (e *env) lost(p *permit, why error) {
+	e.Helper()
+	work := p.Context(e.ctx())
+	<-work.Done()
+	e.is(context.Cause(work), why)
+	e.is(p.Err(), why)
+}
+
+// busy checks that a caller who does not wait gets nothing.
+func (e *env) busy(s *semaphore, options ...sema.AcquireOption) {
+	e.Helper()
+	_, err := s.TryAcquire(e.ctx(), options...)
+	e.is(err, sema.ErrBusy)
 }
 
 // keep keeps a permit from the garbage collector until the test ends.
@@ -284,9 +308,11 @@ func (e *env) keep(p *permit) *permit {
 	return p
 }
 
-func (e *env) release(p *permit) {
+func (e *env) release(all ...*permit) {
 	e.Helper()
-	e.ok(p.Release())
+	for _, p := range all {
+		e.ok(p.Release())
+	}
 }
 
 // waiter is an acquisition in the background.
@@ -349,11 +375,47 @@ func (e *env) waits(w *waiter) {
 	}
 }
 
-func (e *env) state(s *semaphore) sema.State {
+// ends checks that the acquisition ends without a permit, with such an error.
+func (e *env) ends(w *waiter, want ...error) {
 	e.Helper()
-	st, err := s.State(e.ctx())
+	if <-w.got != nil {
+		e.Fatal("granted")
+	}
+	for _, err := range want {
+		e.is(w.err, err)
+	}
+}
+
+// inOrder checks that those in a line are granted one after the other.
+func (e *env) inOrder(line []*waiter) {
+	e.Helper()
+	var last int64
+	for i, w := range line {
+		p := e.permit(w)
+		if p.Token() <= last {
+			e.Fatalf("waiter %d was granted before its predecessor", i)
+		}
+		last = p.Token()
+		e.release(p)
+	}
+}
+
+// state is that of a semaphore, or of a session.
+func (e *env) state(of interface {
+	State(context.Context) (sema.State, error)
+}) sema.State {
+	e.Helper()
+	st, err := of.State(e.ctx())
 	e.ok(err)
 	return st
+}
+
+// listed reports whether the engine knows the test's semaphore.
+func (e *env) listed() bool {
+	e.Helper()
+	names, err := e.client().List(e.ctx())
+	e.ok(err)
+	return slices.Contains(names, e.name)
 }
 
 // until asks again and again for what the store shows no event for.
@@ -385,39 +447,39 @@ func (e *env) empty(s *semaphore, limit int) {
 var numbers atomic.Uint64
 
 // id makes a permit id for a session used directly.
-func id(s engine.Session, weight int) engine.ID {
+func id(s protocol.Session, weight int) engine.ID {
 	return engine.ID{Client: s.Client(), Number: 1_000_000 + numbers.Add(1), Weight: weight}
 }
 
 // session opens the test's semaphore below the Semaphore: a client that does
 // nothing by itself, such as a dead one.
-func (e *env) session() engine.Session {
+func (e *env) session() protocol.Session {
 	e.Helper()
-	s, err := e.client().Open(e.name, engine.Client{Host: "test", PID: 1}, func(engine.Notification) {})
+	s, err := e.client().Open(e.name, engine.Client{Host: "test", PID: 1}, func(protocol.Notification) {})
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // request asks for weight 1 under a new id.
-func request(s engine.Session, limit int, lease time.Duration) engine.Request {
-	return engine.Request{Kind: engine.Ask, ID: id(s, 1), Limit: limit, Lease: lease, Ticket: lease / 2}
+func request(s protocol.Session, limit int, lease time.Duration) protocol.Request {
+	return protocol.Request{Kind: protocol.Ask, ID: id(s, 1), Limit: limit, Lease: lease, Ticket: lease / 2}
 }
 
 // step carries out one request as a call of its own.
-func step(ctx context.Context, s engine.Session, r engine.Request) (engine.Answer, error) {
-	reply, err := s.Step(ctx, engine.Call{Number: numbers.Add(1), Requests: []engine.Request{r}})
+func step(ctx context.Context, s protocol.Session, r protocol.Request) (protocol.Answer, error) {
+	reply, err := s.Step(ctx, protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{r}})
 	if err != nil {
-		return engine.Answer{}, err
+		return protocol.Answer{}, err
 	}
 	return reply.Answers[0], nil
 }
 
-func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
+func (e *env) ask(s protocol.Session, r protocol.Request, want protocol.Status) protocol.Answer {
 	e.Helper()
 	ctx := e.ctx()
 	a, err := step(ctx, s, r)
-	for failure := (*engine.Error)(nil); r.Kind != engine.Release && errors.As(err, &failure) && failure.Temporary && ctx.Err() == nil; {
+	for failure := (*engine.Error)(nil); r.Kind != protocol.Release && errors.As(err, &failure) && failure.Temporary && ctx.Err() == nil; {
 		a, err = step(ctx, s, r) // as a Semaphore does, under the same id
 	}
 	e.ok(err)
@@ -427,16 +489,9 @@ func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine
 	return a
 }
 
-// renew renews the permit that r asked for.
-func (e *env) renew(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
+// do sends another request about what r asked for.
+func (e *env) do(s protocol.Session, kind protocol.Kind, r protocol.Request, want protocol.Status) {
 	e.Helper()
-	r.Kind = engine.Renew
-	return e.ask(s, r, want)
-}
-
-// letGo releases what r asked for.
-func (e *env) letGo(s engine.Session, r engine.Request, want engine.Status) {
-	e.Helper()
-	r.Kind = engine.Release
+	r.Kind = kind
 	e.ask(s, r, want)
 }

@@ -81,8 +81,7 @@ var fencingTests = []test{
 			}
 			ps = append(ps, p)
 		}
-		e.release(ps[1])
-		e.release(ps[2])
+		e.release(ps[1], ps[2])
 		if p := e.acquire(s, 1); p.Slot() != 1 {
 			e.Fatalf("slot %d, want 1", p.Slot())
 		}

@@ -3,11 +3,13 @@ package enginetest
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var inputTests = []test{
@@ -18,7 +20,7 @@ var inputTests = []test{
 		} {
 			_, err := sema.New(e.client(), name, 1, nil)
 			e.bad(what, err, "name")
-			_, err = e.client().Open(name, engine.Client{}, func(engine.Notification) {})
+			_, err = e.client().Open(name, engine.Client{}, func(protocol.Notification) {})
 			e.bad(what+" at the engine", err, "name")
 		}
 	}},
@@ -29,19 +31,11 @@ var inputTests = []test{
 			s := e.sem(1, nil)
 			e.release(e.acquire(s, 1))
 			p := e.acquire(s, 1)
-			if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-				e.Fatalf("%q: %v", name, err)
-			}
+			e.busy(s)
 			names, err := e.client().List(e.ctx())
 			e.ok(err)
-			listed := 0
-			for _, n := range names {
-				if n == e.name {
-					listed++
-				}
-			}
-			if listed != 1 {
-				e.Errorf("%q is listed %d times", e.name, listed)
+			if listed := slices.DeleteFunc(names, func(n string) bool { return n != e.name }); len(listed) != 1 {
+				e.Errorf("%q is listed %d times", e.name, len(listed))
 			}
 			e.release(p)
 		}
@@ -55,8 +49,7 @@ var inputTests = []test{
 		e.bad("no engine", err, "engine")
 		_, err = sema.Operate(nil, e.name)
 		e.bad("no engine", err, "engine")
-		s := e.sem(2, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(2, nil, 1)
 		e.bad("Set", e.operator().Set(e.ctx(), sema.Rule{Limit: -1}), "limit")
 		for _, n := range []int{0, -1, tooMuch()} {
 			_, err := s.Acquire(e.ctx(), sema.Weight(n))
@@ -100,8 +93,7 @@ func tooMuch() int {
 // bad checks for an *ArgumentError about the given thing.
 func (e *env) bad(what string, err error, about string) {
 	e.Helper()
-	var bad *sema.ArgumentError
-	if !errors.As(err, &bad) || bad.What != about {
+	if bad, ok := errors.AsType[*sema.ArgumentError](err); !ok || bad.What != about {
 		e.Errorf("%s: error %v; want an *ArgumentError about %q", what, err, about)
 	}
 	if err != nil && len(err.Error()) > 500 {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
+	"sema/internal/protocol"
 )
 
 // kept are options for keeping released permits as long as possible, if the
@@ -23,8 +23,7 @@ var keepTests = []test{
 		s := e.sem(2, kept)
 		for range 3 {
 			a, b := e.acquire(s, 1), e.acquire(s, 1)
-			e.release(a)
-			e.release(b)
+			e.release(a, b)
 		}
 		e.release(e.acquire(e.sem(2, nil), 2))
 	}},
@@ -45,16 +44,14 @@ var keepTests = []test{
 	{name: "Close gives back what is kept", run: func(e *env) {
 		s := e.sem(3, kept)
 		a, b := e.acquire(s, 1), e.acquire(s, 2)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		e.ok(s.Close())
 		e.empty(e.sem(3, nil), 3)
 	}},
 	{name: "a heavier caller gets what its own client keeps", run: func(e *env) {
 		s := e.sem(3, kept)
 		a, b := e.acquire(s, 1), e.acquire(s, 1)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		p, err := s.Acquire(e.ctx(), sema.Weight(3))
 		e.ok(err)
 		e.release(p)
@@ -65,9 +62,7 @@ var keepTests = []test{
 		for range 4 {
 			all = append(all, e.acquire(s, 1))
 		}
-		for _, p := range all {
-			e.release(p)
-		}
+		e.release(all...)
 		heavy := e.acquire(s, 3)
 		e.release(heavy)
 		e.release(e.acquire(s, 4))
@@ -100,8 +95,7 @@ var keepTests = []test{
 		all.Wait()
 	}},
 	{name: "a revoked permit is not passed on", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: steps, Keep: steps / 6}, 1)
 		w := e.queue(s, 1)
 		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		<-p.Context(e.ctx()).Done()
@@ -131,8 +125,7 @@ var keepTests = []test{
 		e.until(func() bool { return e.state(s).Used == 0 })
 		w := e.queue(s, 1)
 		e.waits(w)
-		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		if !e.state(s).Paused {
 			e.Fatal("not paused")
 		}
@@ -143,8 +136,7 @@ var keepTests = []test{
 		e.is(operator.Unpause(e.ctx()), sema.ErrNotFound)
 	}},
 	{name: "holders stay through a pause", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: steps}), 1)
 		e.ok(e.operator().Pause(e.ctx()))
 		before := p.Deadline()
 		e.until(func() bool { return p.Deadline().After(before) })
@@ -167,16 +159,13 @@ var keepTests = []test{
 			all = append(all, e.acquire(s, 1))
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}))
-		for _, p := range all {
-			e.release(p)
-		}
+		e.release(all...)
 		e.until(func() bool { return e.state(other).Used <= 1 })
 		e.release(e.acquire(other, 1))
 	}},
 	{name: "a process with many waiters queues few tickets", run: func(e *env) {
 		const limit, waiters = 3, 100
-		s := e.sem(limit, nil)
-		heavy := e.acquire(s, limit)
+		s, heavy := e.held(limit, nil, limit)
 		var all []*waiter
 		for range waiters {
 			all = append(all, e.start(s, 1))
@@ -274,29 +263,29 @@ var keepTests = []test{
 	{name: "a client with hundreds of tickets knows that it is alone, until it is not", run: func(e *env) {
 		alone := e.session()
 		holds := request(alone, 1, long)
-		e.ask(alone, holds, engine.Granted)
-		leave := func(kind engine.Kind, requests ...engine.Request) engine.Leave {
+		e.ask(alone, holds, protocol.Granted)
+		leave := func(kind protocol.Kind, requests ...protocol.Request) protocol.Leave {
 			for i := range requests {
 				requests[i].Kind, requests[i].Wait = kind, true
 			}
-			reply, err := alone.Step(e.ctx(), engine.Call{Number: numbers.Add(1), Keep: long / 6, Requests: requests})
+			reply, err := alone.Step(e.ctx(), protocol.Call{Number: numbers.Add(1), Keep: long / 6, Requests: requests})
 			e.ok(err)
 			return reply.Leave
 		}
 		for range 3 {
-			var asks []engine.Request
+			var asks []protocol.Request
 			for range 100 {
 				asks = append(asks, request(alone, 1, long))
 			}
-			if leave(engine.Ask, asks...) == engine.Pass {
+			if leave(protocol.Ask, asks...) == protocol.Pass {
 				e.Fatal("a client alone is told that others wait")
 			}
 		}
 		other := e.session()
 		waits := request(other, 1, long)
 		waits.Wait = true
-		e.ask(other, waits, engine.Queued)
-		if leave(engine.Renew, holds) == engine.Keep {
+		e.ask(other, waits, protocol.Queued)
+		if leave(protocol.Renew, holds) == protocol.Keep {
 			e.Error("a client may keep permits beside one that waits")
 		}
 	}},

@@ -21,9 +21,7 @@ func (e *env) queueFor(s *semaphore, key string, n int, options ...sema.AcquireO
 
 func (e *env) acquireFor(s *semaphore, key string, n int) *permit {
 	e.Helper()
-	p, err := s.Acquire(e.ctx(), sema.For(key), sema.Weight(n))
-	e.ok(err)
-	return e.keep(p)
+	return e.acquire(s, n, sema.For(key))
 }
 
 // keyState is what State says of a key.
@@ -54,12 +52,10 @@ var keyTests = []test{
 		e.ok(err)
 		q, err := b.TryAcquire(e.ctx()) // and so does a caller without a key
 		e.ok(err)
-		e.release(p)
-		e.release(q)
+		e.release(p, q)
 		e.waits(w)
 		e.release(first)
-		e.release(e.permit(w))
-		e.release(second)
+		e.release(e.permit(w), second)
 		e.empty(a, 4)
 	}},
 	{name: "the next permit goes to the key that holds least", run: func(e *env) {
@@ -79,12 +75,10 @@ var keyTests = []test{
 		q := e.permit(more) // it holds as little as the other now, and stood there first
 		e.waits(other)
 		e.release(p)
-		e.release(e.permit(other))
-		e.release(q)
+		e.release(e.permit(other), q)
 	}},
 	{name: "a share is what a key gets of what several want", run: func(e *env) {
-		s := e.sem(4, nil)
-		gate := e.acquire(s, 4)
+		s, gate := e.held(4, nil, 4)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Share: 300}, "big"))
 		big, small := e.sem(4, nil), e.sem(4, nil)
 		for range 4 {
@@ -116,13 +110,9 @@ var keyTests = []test{
 		if k := e.keyState(s, "acme"); k.Held != 3 || k.Cap != 1 || !k.Ruled {
 			e.Errorf("%+v", k)
 		}
-		for _, p := range held {
-			e.release(p)
-		}
+		e.release(held...)
 		e.acquireFor(s, "acme", 1)
-		if _, err := other.TryAcquire(e.ctx(), sema.For("acme")); !errors.Is(err, sema.ErrBusy) {
-			e.Fatal(err)
-		}
+		e.busy(other, sema.For("acme"))
 		e.ok(o.Unset(e.ctx(), "acme"))
 		e.ok(o.Unset(e.ctx(), "acme"))
 		e.acquireFor(other, "acme", 1)
@@ -134,8 +124,7 @@ var keyTests = []test{
 		s := e.sem(5, &sema.Options{PerKey: 2})
 		e.release(e.acquireFor(s, "acme", 2))
 		_, err := s.Acquire(e.ctx(), sema.For("acme"), sema.Weight(3))
-		var heavy *sema.WeightError
-		if !errors.As(err, &heavy) || heavy.Key != "acme" || heavy.Limit != 2 || !strings.Contains(err.Error(), "acme") {
+		if e.tooHeavy(err, 3, 2).Key != "acme" || !strings.Contains(err.Error(), "acme") {
 			e.Fatal(err)
 		}
 		e.release(e.acquire(s, 5)) // nobody's key has no cap
@@ -146,9 +135,8 @@ var keyTests = []test{
 			e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}, "acme"))
 			return w
 		}()
-		if p := <-w.got; p != nil || !errors.As(w.err, &heavy) || heavy.Limit != 1 {
-			e.Fatal(p, w.err)
-		}
+		e.ends(w)
+		e.tooHeavy(w.err, 2, 1)
 	}},
 	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
 		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 3}), "a", 3))
@@ -160,8 +148,7 @@ var keyTests = []test{
 			e.Errorf("reported %+v, and %d more", told, len(seen))
 		}
 		_, err := e.sem(9, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(e.ctx(), sema.For("a"))
-		var refused *sema.LimitError
-		if !errors.As(err, &refused) || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
+		if refused, ok := errors.AsType[*sema.LimitError](err); !ok || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
 			e.Errorf("refused: %v", err)
 		}
 		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 4}), "a", 4))
@@ -274,8 +261,7 @@ var keyTests = []test{
 		if held := e.keyState(s, "a").Held + e.keyState(s, "c").Held; held != 2 {
 			e.Errorf("%d, want a permit for each of two keys", held)
 		}
-		e.release(p)
-		e.release(q)
+		e.release(p, q)
 		e.empty(s, 2)
 	}},
 	{name: "a semaphore in use may begin to have keys", atOnce: true, run: func(e *env) {
@@ -302,8 +288,7 @@ var keyTests = []test{
 		w := e.queueFor(e.sem(3, options), "acme", 1)
 		v := e.queueFor(e.sem(3, options), "acme", 1)
 		e.store.Forget(e)
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 		first, second := w, v
 		if e.until(func() bool { return len(w.got)+len(v.got) > 0 }); len(v.got) > 0 {
 			first, second = v, w // places may be told apart no better than messages take
@@ -323,8 +308,7 @@ var keyTests = []test{
 			_, err := s.Acquire(e.ctx(), k)
 			_, err2 := s.TryAcquire(e.ctx(), k)
 			for _, err := range []error{err, err2, s.Do(e.ctx(), func(context.Context) error { return nil }, k), o.Set(e.ctx(), sema.Rule{Limit: 1}, key), o.Unset(e.ctx(), key)} {
-				var bad *sema.ArgumentError
-				if !errors.As(err, &bad) || bad.What != "key" {
+				if bad, ok := errors.AsType[*sema.ArgumentError](err); !ok || bad.What != "key" {
 					e.Errorf("key %q: %v", key, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var limitTests = []test{
@@ -59,16 +60,16 @@ var limitTests = []test{
 		// node redis-semaphore: 3 holders of 2; the book's Lua semaphore.
 		s := e.session()
 		lasting := request(s, 1, long)
-		e.ask(s, lasting, engine.Granted)
-		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
-		e.renew(s, lasting, engine.Granted)
-		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
+		e.ask(s, lasting, protocol.Granted)
+		e.ask(s, request(s, 1, engine.MinLease), protocol.Refused)
+		e.do(s, protocol.Renew, lasting, protocol.Granted)
+		e.ask(s, request(s, 1, engine.MinLease), protocol.Refused)
 	}},
 	{name: "leases that end free their weight", run: func(e *env) {
 		s := e.session()
 		r := request(s, 3, engine.MinLease)
 		r.ID = id(s, 3)
-		e.ask(s, r, engine.Granted)
+		e.ask(s, r, protocol.Granted)
 		e.empty(waitFree(e, 3), 3)
 	}},
 }

@@ -2,11 +2,11 @@ package enginetest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var lossTests = []test{
@@ -45,19 +45,16 @@ var lossTests = []test{
 	}},
 	{name: "renewal holds a permit for many leases", run: func(e *env) {
 		const lease = steps / 3
-		s := e.sem(1, &sema.Options{Lease: lease})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: lease}), 1)
 		first := p.Deadline()
 		e.until(func() bool { return p.Deadline().After(first.Add(3*lease)) || p.Err() != nil })
 		e.ok(p.Err())
 		e.release(p)
 	}},
 	{name: "without renewal the permit ends with its lease", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: 2 * engine.MinLease, Renew: sema.NoRenewal})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: 2 * engine.MinLease, Renew: sema.NoRenewal}), 1)
 		w := e.queue(e.sem(1, nil), 1)
-		<-p.Context(e.ctx()).Done()
-		e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 		e.release(e.permit(w))
 		e.is(p.Renew(e.ctx()), sema.ErrLost)
 	}},
@@ -67,8 +64,7 @@ var lossTests = []test{
 		w := e.queue(e.sem(1, o), 1)
 		e.release(gate)
 		p := e.permit(w)
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 	}},
 	{name: "a hand-off that cannot be topped up is given back", run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
@@ -98,19 +94,16 @@ var lossTests = []test{
 	{name: "a paused holder reads as lost at its first look", run: func(e *env) {
 		// The timer that ends the context has no chance to run before Err is
 		// asked: the lease ends while this goroutine spins.
-		s := e.sem(1, &sema.Options{Lease: engine.MinLease, Renew: sema.NoRenewal})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: engine.MinLease, Renew: sema.NoRenewal}), 1)
 		e.pass(p.Deadline)
 		if err, over := p.Err(), p.Context(e.ctx()).Err(); err == nil || over == nil {
 			e.broken("trusted %v beyond its deadline: %v, %v", time.Since(p.Deadline()), err, over)
 		}
 	}},
 	{name: "a permit removed from the store is lost at the next renewal", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: short})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: short}), 1)
 		e.ok(e.operator().Release(e.ctx(), p.ID()))
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 	}},
 	{name: "a holder that waited for its permit hears at once that it is revoked", run: func(e *env) {
 		o := &sema.Options{Lease: long} // renewed only after the test's patience
@@ -125,22 +118,17 @@ var lossTests = []test{
 		e.is(p.Release(), sema.ErrRevoked)
 	}},
 	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: steps}, 1)
 		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatalf("revoked, and already free: %v", err)
-		}
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrRevoked)
+		e.busy(s)
+		e.lost(p, sema.ErrRevoked)
 		e.is(p.Release(), sema.ErrLost)
 		e.empty(s, 1)
 		e.is(e.operator().Revoke(e.ctx(), p.ID()), sema.ErrLost)
 	}},
 	{name: "a store that freezes loses its holders in time", own: true, needs: freezing, run: func(e *env) {
 		const margin = steps / 4
-		s := e.sem(1, &sema.Options{Lease: steps, Margin: margin})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: steps, Margin: margin}), 1)
 		e.store.Freeze()
 		<-p.Context(e.ctx()).Done()
 		if late := time.Since(p.Deadline()); late > margin {
@@ -153,7 +141,7 @@ var lossTests = []test{
 	{name: "a step that was given up reads none of its caller's memory", own: true, needs: freezing, run: func(e *env) {
 		s := e.session()
 		first, second, third := request(s, 3, long), request(s, 3, long), request(s, 3, long)
-		call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{first}}
+		call := protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{first}}
 		ctx, cancel := context.WithTimeout(e.ctx(), short)
 		defer cancel()
 		e.store.Freeze()
@@ -165,10 +153,9 @@ var lossTests = []test{
 		}
 		e.until(func() bool { // after which what was on its way has been carried out or never is
 			a, err := step(e.ctx(), s, third)
-			return err == nil && a.Status == engine.Granted
+			return err == nil && a.Status == protocol.Granted
 		})
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		st := e.state(s)
 		for _, h := range st.Holders {
 			if h.ID == second.ID.String() {
 				e.broken("%v was granted, which was written where the step's request had been: %+v", h.ID, st)
@@ -176,11 +163,9 @@ var lossTests = []test{
 		}
 	}},
 	{name: "a store that forgets loses its holders at their renewal", own: true, needs: forgetting, run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: steps}, 1)
 		e.store.Forget(e)
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 		e.is(p.Release(), sema.ErrLost)
 		e.empty(s, 1)
 	}},

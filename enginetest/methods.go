@@ -34,8 +34,7 @@ func (x expiring) Err() error {
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
 		queued := make(chan struct{})
-		s := e.sem(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { close(queued) }}})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { close(queued) }}}, 1)
 		ctx, failed := expiring{e.ctx(), make(chan struct{})}, make(chan error)
 		go func() {
 			_, err := s.Acquire(ctx)
@@ -106,8 +105,7 @@ var methodTests = []test{
 		if held, _ := shown(); !slices.Equal(held, []string{"job 2", "job 3"}) {
 			e.Errorf("held by %q", held)
 		}
-		e.release(permits[1])
-		e.release(p)
+		e.release(permits[1], p)
 		plain := e.acquire(s, 1)
 		if held, _ := shown(); !slices.Equal(held, []string{"program"}) {
 			e.Errorf("held by %q", held)
@@ -150,8 +148,7 @@ var methodTests = []test{
 	{name: "releasing ends the permit's context", run: func(e *env) {
 		p := e.acquire(e.sem(1, nil), 1)
 		e.release(p)
-		<-p.Context(e.ctx()).Done()
-		e.is(context.Cause(p.Context(e.ctx())), sema.ErrReleased)
+		e.lost(p, sema.ErrReleased)
 		e.is(p.Renew(e.ctx()), sema.ErrReleased)
 	}},
 	{name: "Do holds while it runs, and releases after a panic", run: func(e *env) {
@@ -177,26 +174,22 @@ var methodTests = []test{
 		e.is(err, boom)
 	}},
 	{name: "a weight of all that is free is granted if nobody waits", run: func(e *env) {
-		s := e.sem(5, nil)
-		a := e.acquire(s, 2)
+		s, a := e.held(5, nil, 2)
 		st := e.state(s)
 		d, err := s.TryAcquire(e.ctx(), sema.Weight(st.Limit-st.Used))
 		e.ok(err)
 		if d.Weight() != 3 {
 			e.Fatalf("took %d of 3", d.Weight())
 		}
-		_, err = s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		e.release(d)
 		w := e.queue(s, 5)
-		_, err = s.TryAcquire(e.ctx(), sema.Weight(3))
-		e.is(err, sema.ErrBusy)
+		e.busy(s, sema.Weight(3))
 		e.release(a)
 		e.release(e.permit(w))
 	}},
 	{name: "Renew gives a whole lease", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: long, Renew: sema.NoRenewal}, 1)
 		before := p.Deadline()
 		// An engine that knows its store's clock to within a round trip takes that off the lease.
 		e.until(func() bool {
@@ -210,8 +203,7 @@ var methodTests = []test{
 	}},
 	{name: "a hand-off gives a whole lease even without renewal", run: func(e *env) {
 		o := &sema.Options{Lease: long, Renew: sema.NoRenewal}
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, o, 1)
 		w := e.queue(e.semOn(e.store.Client(e), 1, o), 1) // as another process
 		e.release(p)
 		p = e.permit(w)
@@ -222,14 +214,11 @@ var methodTests = []test{
 	}},
 	{name: "Resume takes up a detached permit", run: func(e *env) {
 		o := &sema.Options{Lease: long, Renew: sema.NoRenewal, Detached: true}
-		first := e.sem(1, o)
-		p := e.acquire(first, 1)
+		first, p := e.held(1, o, 1)
 		e.ok(first.Close())
 		e.is(p.Err(), sema.ErrLost)
 		second := e.semOn(e.store.Client(e), 1, o)
-		if _, err := second.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatal("closing ended a detached permit:", err)
-		}
+		e.busy(second)
 		r, err := second.Resume(e.ctx(), p.ID())
 		e.ok(err)
 		if r.ID() != p.ID() || r.Weight() != 1 || r.Token() != p.Token() {
@@ -281,16 +270,12 @@ var methodTests = []test{
 		e.ok(engine.Close())
 		e.is(p.Err(), sema.ErrLost)
 		<-p.Context(e.ctx()).Done()
-		if <-w.got != nil {
-			e.Fatal("granted by a closed engine")
-		}
-		e.is(w.err, sema.ErrClosed)
+		e.ends(w, sema.ErrClosed)
 		_, err := s.Acquire(e.ctx())
 		e.is(err, sema.ErrClosed)
 	}},
 	{name: "holders and waiters are visible", run: func(e *env) {
-		s := e.sem(3, &sema.Options{Label: "nightly \"job\" ü"})
-		a := e.acquire(s, 2)
+		s, a := e.held(3, &sema.Options{Label: "nightly \"job\" ü"}, 2)
 		e.queue(s, 2)
 		time.Sleep(time.Millisecond) // so that it has an age
 		st := e.state(s)
@@ -325,12 +310,8 @@ var methodTests = []test{
 		if st, err := s.State(e.ctx()); st.Limit-st.Used != 7 || err != nil {
 			e.Error(st, err)
 		}
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		for _, n := range names {
-			if n == e.name {
-				e.Error("it exists")
-			}
+		if e.listed() {
+			e.Error("it exists")
 		}
 		if !strings.Contains(s.String(), fmt.Sprintf("%q", e.name)) || s.Name() != e.name {
 			e.Error(s)
@@ -346,9 +327,7 @@ var methodTests = []test{
 		}
 		_, err := o.State(e.ctx())
 		e.is(err, sema.ErrNotFound)
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		if slices.Contains(names, e.name) {
+		if e.listed() {
 			e.Error("an operator's call made it")
 		}
 		e.ok(o.Close())
@@ -371,9 +350,7 @@ var methodTests = []test{
 		e.release(p)
 		e.release(e.permit(w))
 		e.ok(e.operator().Remove(e.ctx()))
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		if slices.Contains(names, e.name) {
+		if e.listed() {
 			e.Fatal("it is still there")
 		}
 		e.empty(e.sem(7, nil), 7) // the next user's limit counts
@@ -432,8 +409,7 @@ var methodTests = []test{
 			Lost:     func(o sema.Event) { note("lost", o) },
 		}})
 		p := e.acquire(s, 1)
-		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		counts := map[string]int{}
 		await := func(what string) {
 			for counts[what] == 0 {

@@ -1,11 +1,10 @@
 package enginetest
 
 import (
-	"errors"
 	"time"
 
 	"sema"
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var onceTests = []test{
@@ -13,28 +12,27 @@ var onceTests = []test{
 		// go-redis and Redisson #6517: the retry took a second permit.
 		s := e.session()
 		r := request(s, 2, long)
-		a := e.ask(s, r, engine.Granted)
-		b := e.ask(s, r, engine.Granted)
+		a := e.ask(s, r, protocol.Granted)
+		b := e.ask(s, r, protocol.Granted)
 		if b.Token != a.Token {
 			e.Errorf("the second token is %d, the first was %d", b.Token, a.Token)
 		}
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		st := e.state(s)
 		if st.Used != 1 || len(st.Holders) != 1 {
 			e.Fatalf("two permits under one name: %+v", st)
 		}
 	}},
 	{name: "asking again keeps one ticket in its place", run: func(e *env) {
 		s := e.session()
-		e.ask(s, request(s, 1, long), engine.Granted)
+		e.ask(s, request(s, 1, long), protocol.Granted)
 		r := request(s, 1, long)
 		r.Wait = true
-		a := e.ask(s, r, engine.Queued)
+		a := e.ask(s, r, protocol.Queued)
 		second := request(s, 1, long)
 		second.Wait = true
-		e.ask(s, second, engine.Queued)
+		e.ask(s, second, protocol.Queued)
 		time.Sleep(time.Millisecond) // a repeated ask moves the ticket's end by the time that has passed
-		b := e.ask(s, r, engine.Queued)
+		b := e.ask(s, r, protocol.Queued)
 		if b.Ahead != 0 || b.Ticket <= a.Ticket {
 			e.Fatalf("asked again: %+v, before: %+v", b, a)
 		}
@@ -42,21 +40,20 @@ var onceTests = []test{
 	{name: "a copy of an operator's call undoes nothing", run: func(e *env) {
 		s, operator := e.session(), e.operator()
 		for _, act := range []struct {
-			request engine.Request
+			request protocol.Request
 			undo    func() error
 			holds   func(sema.State) bool
 		}{
-			{engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Limit == 10 }},
-			{engine.Request{Kind: engine.Pause}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return !st.Paused }},
-			{engine.Request{Kind: engine.UnsetLimit}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Pinned }},
+			{protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Limit == 10 }},
+			{protocol.Request{Kind: protocol.Pause}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return !st.Paused }},
+			{protocol.Request{Kind: protocol.UnsetLimit}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Pinned }},
 		} {
-			call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{act.request}}
+			call := protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{act.request}}
 			_, err := s.Step(e.ctx(), call)
 			e.ok(err)
 			e.ok(act.undo())
 			_, _ = s.Step(e.ctx(), call) // refused or passed over, as the engine likes
-			st, err := s.State(e.ctx())
-			e.ok(err)
+			st := e.state(s)
 			if !act.holds(st) {
 				e.Errorf("a copy of %v: %+v", act.request.Kind, st)
 			}
@@ -66,29 +63,25 @@ var onceTests = []test{
 		// WeKnora #1986, Dask; node redis-semaphore #205.
 		s := e.session()
 		r := request(s, 1, long)
-		e.ask(s, r, engine.Granted)
-		e.renew(s, r, engine.Granted)
-		e.letGo(s, r, engine.Done)
-		e.renew(s, r, engine.Gone)
-		e.renew(s, request(s, 1, long), engine.Gone)
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		e.ask(s, r, protocol.Granted)
+		e.do(s, protocol.Renew, r, protocol.Granted)
+		e.do(s, protocol.Release, r, protocol.Done)
+		e.do(s, protocol.Renew, r, protocol.Gone)
+		e.do(s, protocol.Renew, request(s, 1, long), protocol.Gone)
+		st := e.state(s)
 		if st.Used != 0 {
 			e.Fatalf("revived: %+v", st)
 		}
 	}},
 	{name: "releasing twice changes nothing and says so", atOnce: true, run: func(e *env) {
 		// Redisson #5066, dv/redis-semaphore: it added permits.
-		s := e.sem(1, nil)
-		a := e.acquire(s, 1)
+		s, a := e.held(1, nil, 1)
 		e.release(a)
 		b := e.acquire(s, 1)
 		e.is(a.Release(), sema.ErrReleased)
 		e.is(a.Err(), sema.ErrReleased)
 		e.is(e.operator().Release(e.ctx(), a.ID()), sema.ErrLost)
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatalf("a second release freed another's permit: %v", err)
-		}
+		e.busy(s)
 		e.release(b)
 		e.empty(s, 1)
 	}},

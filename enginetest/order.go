@@ -30,15 +30,7 @@ var orderTests = []test{
 			}
 		}
 		e.release(gate)
-		var last int64
-		for i, w := range line {
-			p := e.permit(w)
-			if p.Token() <= last {
-				e.Fatalf("waiter %d was granted before its predecessor", i)
-			}
-			last = p.Token()
-			e.release(p)
-		}
+		e.inOrder(line)
 	}},
 	{name: "a heavy request at the head holds up light ones and does not starve", run: func(e *env) {
 		// node redis-semaphore: 0 of 358 tries.
@@ -68,16 +60,14 @@ var orderTests = []test{
 		b, err := unfair.TryAcquire(e.ctx())
 		e.ok(err)
 		w := e.queue(unfair, 1)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		p := e.permit(heavy)
 		e.waits(w)
 		e.release(p)
 		e.release(e.permit(w))
 	}},
 	{name: "a larger limit serves the queue in order", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		a, b, c := e.queue(s, 1), e.queue(s, 1), e.queue(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		first, second := e.permit(a), e.permit(b)
@@ -112,14 +102,6 @@ var orderTests = []test{
 			e.until(func() bool { return len(e.state(s).Waiters) == i+1 })
 		}
 		e.release(gate)
-		var last int64
-		for _, w := range line {
-			p := e.permit(w)
-			if p.Token() <= last {
-				e.Fatal("the order was forgotten")
-			}
-			last = p.Token()
-			e.release(p)
-		}
+		e.inOrder(line)
 	}},
 }

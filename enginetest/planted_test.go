@@ -14,79 +14,80 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 // A suite that passes everything proves nothing. Each engine here has one bug
 // that a published semaphore had, and the suite must find it.
 var planted = map[string]struct {
 	promise string // whose test must fail
-	bug     func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error)
+	bug     func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
 }{
 	// Redis in Action 6.3.1 and 6.3.2: who may enter is decided in one step and
 	// written in another.
-	"check, then add": {"1_Limit", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"check, then add": {"1_Limit", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		st, err := s.Session.State(ctx)
 		if err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 		runtime.Gosched() // the round trip between the steps
 		for i := range c.Requests {
-			if r := &c.Requests[i]; r.Kind == engine.Ask && st.Used+r.ID.Weight <= r.Limit {
-				_, err = step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: sema.MaxLimit})
+			if r := &c.Requests[i]; r.Kind == protocol.Ask && st.Used+r.ID.Weight <= r.Limit {
+				_, err = step(ctx, s.Session, protocol.Request{Kind: protocol.SetLimit, Limit: sema.MaxLimit})
 			}
 		}
 		c.Number = numbers.Add(1)
 		reply, err2 := s.Session.Step(ctx, c)
-		_, err3 := step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: max(1, st.Limit)})
+		_, err3 := step(ctx, s.Session, protocol.Request{Kind: protocol.SetLimit, Limit: max(1, st.Limit)})
 		return reply, errors.Join(err, err2, err3)
 	}},
 	// The permit is removed in one step and counted as free in another, which
 	// may come late: nobody is woken.
-	"release in two steps": {"4_NoLostWakeUp", replaced(engine.Release, func(s *plantedSession, r *engine.Request) {
-		r.Kind = engine.Revoke // gone for its holder, and still counted
+	"release in two steps": {"4_NoLostWakeUp", replaced(protocol.Release, func(s *plantedSession, r *protocol.Request) {
+		r.Kind = protocol.Revoke // gone for its holder, and still counted
 	})},
-	"release adds": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"release adds": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		reply, err := s.Session.Step(ctx, c)
 		for i := range reply.Answers {
-			if c.Requests[i].Kind == engine.Release && reply.Answers[i].Status == engine.Gone {
-				reply.Answers[i].Status = engine.Done
-				_, err = step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: reply.Limit + 1})
+			if c.Requests[i].Kind == protocol.Release && reply.Answers[i].Status == protocol.Gone {
+				reply.Answers[i].Status = protocol.Done
+				_, err = step(ctx, s.Session, protocol.Request{Kind: protocol.SetLimit, Limit: reply.Limit + 1})
 			}
 		}
 		return reply, err
 	}},
-	"a renewal that revives": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"a renewal that revives": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		reply, err := s.Session.Step(ctx, c)
 		for i := range reply.Answers {
-			if r := c.Requests[i]; r.Kind == engine.Renew && reply.Answers[i].Status == engine.Gone {
-				r.Kind, r.Limit = engine.Ask, 1
+			if r := c.Requests[i]; r.Kind == protocol.Renew && reply.Answers[i].Status == protocol.Gone {
+				r.Kind, r.Limit = protocol.Ask, 1
 				reply.Answers[i], err = step(ctx, s.Session, r)
 			}
 		}
 		return reply, err
 	}},
 	// The message is the hand-off: who missed it waits for ever.
-	"a push without state": {"4_NoLostWakeUp", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"a push without state": {"4_NoLostWakeUp", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		reply, err := s.Session.Step(ctx, c)
 		for i := range reply.Answers {
-			if r := c.Requests[i]; r.Kind == engine.Ask && s.asked[r.ID] && reply.Answers[i].Status == engine.Granted {
-				reply.Answers[i] = engine.Answer{Status: engine.Queued}
+			if r := c.Requests[i]; r.Kind == protocol.Ask && s.asked[r.ID] && reply.Answers[i].Status == protocol.Granted {
+				reply.Answers[i] = protocol.Answer{Status: protocol.Queued}
 			}
 			s.asked[c.Requests[i].ID] = true
 		}
 		return reply, err
 	}},
-	"a counter as token": {"7_Fencing", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"a counter as token": {"7_Fencing", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		reply, err := s.Session.Step(ctx, c)
 		for i := range reply.Answers {
-			if c.Requests[i].Kind == engine.Ask {
+			if c.Requests[i].Kind == protocol.Ask {
 				reply.Answers[i].Token = s.store.count()
 			}
 		}
 		return reply, err
 	}},
 	// What is given up is encoded later, from memory that its caller uses anew.
-	"a step that reads on": {"2_LossIsKnownFirst", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+	"a step that reads on": {"2_LossIsKnownFirst", func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		thawed := s.store.frozen.Load()
 		if thawed == nil {
 			s.store.late.Wait() // they come first
@@ -97,12 +98,12 @@ var planted = map[string]struct {
 			_, _ = s.Session.Step(context.Background(), c)
 		})
 		<-ctx.Done()
-		return engine.Reply{}, &engine.Error{Op: "step", Err: ctx.Err()}
+		return protocol.Reply{}, &engine.Error{Op: "step", Err: ctx.Err()}
 	}},
 	// A newcomer takes what is free before those who wait.
-	"barging": {"3_Order", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) { r.Unfair = true })},
+	"barging": {"3_Order", replaced(protocol.Ask, func(s *plantedSession, r *protocol.Request) { r.Unfair = true })},
 	// Cancelling forgets the ticket only locally.
-	"an abandoned ticket": {"8_NothingLeaks", replaced(engine.Release, func(s *plantedSession, r *engine.Request) {
+	"an abandoned ticket": {"8_NothingLeaks", replaced(protocol.Release, func(s *plantedSession, r *protocol.Request) {
 		st, _ := s.Session.State(context.Background())
 		for _, w := range st.Waiters {
 			if w.ID == r.ID.String() {
@@ -112,13 +113,13 @@ var planted = map[string]struct {
 	})},
 	// The server that asked first still gets the notifications, though the
 	// caller has gone to another one.
-	"a name stays with the first to ask": {"12_NamesAreForAll", replaced(engine.Ask, func(_ *plantedSession, r *engine.Request) { r.Again = true })},
+	"a name stays with the first to ask": {"12_NamesAreForAll", replaced(protocol.Ask, func(_ *plantedSession, r *protocol.Request) { r.Again = true })},
 	// A server that gives up a caller gives back what another server holds for it.
-	"given back for another": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Mine = false })},
+	"given back for another": {"12_NamesAreForAll", replaced(protocol.Release, func(_ *plantedSession, r *protocol.Request) { r.Mine = false })},
 	// A release that is repeated gives back what its caller has asked for since.
-	"given back by name alone": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Token = 0 })},
+	"given back by name alone": {"12_NamesAreForAll", replaced(protocol.Release, func(_ *plantedSession, r *protocol.Request) { r.Token = 0 })},
 	// The ticket has no name, and so the permit that it becomes has none.
-	"a hand-off that loses the name": {"12_NamesAreForAll", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) {
+	"a hand-off that loses the name": {"12_NamesAreForAll", replaced(protocol.Ask, func(s *plantedSession, r *protocol.Request) {
 		if st, _ := s.Session.State(context.Background()); st.Used+r.ID.Weight > st.Limit {
 			r.Who = nil
 		}
@@ -126,8 +127,8 @@ var planted = map[string]struct {
 }
 
 // replaced is a bug that changes each request of a kind.
-func replaced(kind engine.Kind, change func(*plantedSession, *engine.Request)) func(*plantedSession, context.Context, engine.Call) (engine.Reply, error) {
-	return func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+func replaced(kind protocol.Kind, change func(*plantedSession, *protocol.Request)) func(*plantedSession, context.Context, protocol.Call) (protocol.Reply, error) {
+	return func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 		for i := range c.Requests {
 			if c.Requests[i].Kind == kind {
 				change(s, &c.Requests[i])
@@ -140,7 +141,7 @@ func replaced(kind engine.Kind, change func(*plantedSession, *engine.Request)) f
 // plantedStore is a memory engine whose sessions have a bug, and which can
 // forget everything.
 type plantedStore struct {
-	bug func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error)
+	bug func(s *plantedSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
 
 	frozen  atomic.Pointer[chan struct{}] // closed when the store is thawed
 	late    sync.WaitGroup                // steps that go on then
@@ -162,7 +163,7 @@ func (p *plantedStore) count() int64 {
 	return p.counter
 }
 
-func (p *plantedStore) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (p *plantedStore) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	inner, err := p.current().Open(name, who, notify)
 	if err != nil {
 		return nil, err
@@ -174,12 +175,12 @@ func (p *plantedStore) List(ctx context.Context) ([]string, error) { return p.cu
 func (p *plantedStore) Close() error                               { return p.current().Close() }
 
 type plantedSession struct {
-	engine.Session
+	protocol.Session
 	store *plantedStore
 	asked map[engine.ID]bool
 }
 
-func (s *plantedSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *plantedSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.store.bug == nil {
 		return s.Session.Step(ctx, c)
 	}

@@ -2,7 +2,6 @@ package enginetest
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"sema"
@@ -12,6 +11,15 @@ import (
 func differs(told sema.Event) *sema.LimitError {
 	d, _ := errors.AsType[*sema.LimitError](told.Err)
 	return d
+}
+
+// tooHeavy checks that an acquisition failed because it weighs more than a limit, or a cap.
+func (e *env) tooHeavy(err error, weight, limit int) (found *sema.WeightError) {
+	e.Helper()
+	if !errors.As(err, &found) || found.Weight != weight || found.Limit != limit {
+		e.Fatal(err)
+	}
+	return found
 }
 
 var policyTests = []test{
@@ -32,18 +40,13 @@ var policyTests = []test{
 		}
 		e.release(e.acquire(e.sem(3, nil), 3)) // and less is as new as more
 		_, err := deployed.TryAcquire(e.ctx(), sema.Weight(4))
-		var heavy *sema.WeightError
-		if !errors.As(err, &heavy) || heavy.Limit != 3 {
-			e.Fatal(err)
-		}
+		e.tooHeavy(err, 4, 3)
 	}},
 	{name: "a newer limit serves those who wait", run: func(e *env) {
-		old := e.sem(1, &sema.Options{Lease: long})
-		p := e.acquire(old, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: long}), 1)
 		w := e.queue(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.acquire(e.sem(3, &sema.Options{Lease: long}), 1))
-		e.release(e.permit(w))
-		e.release(p)
+		e.release(e.permit(w), p)
 	}},
 	{name: "an operator's limit holds whoever is deployed, until it is unset", run: func(e *env) {
 		s := e.sem(2, nil)
@@ -58,14 +61,10 @@ var policyTests = []test{
 		e.release(e.acquire(e.sem(9, nil), 9))
 	}},
 	{name: "adopt goes by the stored limit and reports it", run: func(e *env) {
-		first := e.sem(2, nil)
-		p := e.acquire(first, 1)
+		p := e.acquire(e.sem(2, nil), 1)
 		seen := make(chan sema.Event, 10)
-		s := e.sem(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
-		a := e.acquire(s, 1)
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatalf("its own limit held: %v", err)
-		}
+		s, a := e.held(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}}, 1)
+		e.busy(s)
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
 		if told := differs(<-seen); told.Wanted != 5 || told.Stored != 2 || len(seen) != 0 {
 			e.Fatalf("reported %+v, and %d more", told, len(seen))
@@ -76,15 +75,13 @@ var policyTests = []test{
 		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
 			e.Fatal(st, err)
 		}
-		e.release(p)
-		e.release(a)
+		e.release(p, a)
 	}},
 	{name: "refuse fails and changes nothing", run: func(e *env) {
 		p := e.acquire(e.sem(2, nil), 1)
 		strict := e.sem(3, &sema.Options{OnConflict: sema.LimitStrict})
 		_, err := strict.Acquire(e.ctx())
-		var differs *sema.LimitError
-		if !errors.As(err, &differs) || differs.Stored != 2 || differs.Wanted != 3 {
+		if differs, ok := errors.AsType[*sema.LimitError](err); !ok || differs.Stored != 2 || differs.Wanted != 3 {
 			e.Fatal(err)
 		}
 		if st := e.state(strict); st.Used != 1 || st.Limit != 2 || len(st.Waiters) != 0 {
@@ -97,8 +94,7 @@ var policyTests = []test{
 		o := sema.Options{Lease: long}
 		strict := o
 		strict.OnConflict = sema.LimitStrict
-		s := e.sem(3, &o)
-		p := e.acquire(s, 1)
+		s, p := e.held(3, &o, 1)
 		heavy := e.queue(e.sem(3, &strict), 3)
 		light := e.queue(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 4}))
@@ -115,8 +111,7 @@ var policyTests = []test{
 		if c.Slot() != 2 {
 			e.Fatalf("slot %d, want the third", c.Slot())
 		}
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		e.release(c) // and it may stay there
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
 		e.until(func() bool { return e.state(others).Used == 0 }) // the keeper has heard of it
@@ -129,8 +124,7 @@ var policyTests = []test{
 		a, b, c := e.acquire(s, 1), e.acquire(s, 1), e.acquire(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}))
 		w := e.queue(s, 1)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		e.waits(w)
 		e.ok(c.Err())
 		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
@@ -141,12 +135,9 @@ var policyTests = []test{
 	}},
 	{name: "a limit is not restored while all permits are out", run: func(e *env) {
 		// Redisson #4678, Sidekiq #2617: it doubled.
-		s := e.sem(2, nil)
-		p := e.acquire(s, 2)
+		p := e.acquire(e.sem(2, nil), 2)
 		other := e.sem(2, nil)
-		if _, err := other.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatal(err)
-		}
+		e.busy(other)
 		e.release(p)
 		e.empty(other, 2)
 	}},
@@ -154,36 +145,23 @@ var policyTests = []test{
 		s := e.sem(2, nil)
 		e.release(e.acquire(s, 1))
 		_, err := e.sem(5, &sema.Options{OnConflict: sema.LimitStored}).Acquire(e.ctx(), sema.Weight(3))
-		var heavy *sema.WeightError
-		if !errors.As(err, &heavy) || heavy.Weight != 3 || heavy.Limit != 2 {
-			e.Fatal(err)
-		}
+		e.tooHeavy(err, 3, 2)
 		e.empty(s, 2)
 		// Nor does a first user that weighs too much make a semaphore.
 		e.name += " fresh"
-		if _, err := e.sem(2, nil).Acquire(e.ctx(), sema.Weight(3)); !errors.As(err, &heavy) || heavy.Limit != 2 {
-			e.Fatal(err)
-		}
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		if slices.Contains(names, e.name) {
+		_, err = e.sem(2, nil).Acquire(e.ctx(), sema.Weight(3))
+		e.tooHeavy(err, 3, 2)
+		if e.listed() {
 			e.Fatal("it exists")
 		}
 	}},
 	{name: "a waiter that a smaller limit makes too heavy is told and out of the way", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(3, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(3, o), 1)
 		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
-		if <-heavy.got != nil {
-			e.Fatal("granted")
-		}
-		var too *sema.WeightError
-		if !errors.As(heavy.err, &too) {
-			e.Fatal(heavy.err)
-		}
-		e.release(e.permit(light))
-		e.release(p)
+		e.ends(heavy)
+		e.tooHeavy(heavy.err, 3, 2)
+		e.release(e.permit(light), p)
 	}},
 }

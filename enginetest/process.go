@@ -201,11 +201,7 @@ func (w *worker) holds() []history.Hold {
 // of them are killed and others stopped for longer than a lease, and checks
 // the history of all they did.
 func RunProcesses(t *testing.T, store Store, faults int) {
-	tries := 0
-	stall.Run(t, func(c *stall.Case) {
-		tries++
-		runProcesses(c, store, fmt.Sprint(t.Name(), tries), faults)
-	})
+	stall.Run(t, func(c *stall.Case) { runProcesses(c, store, fmt.Sprint(t.Name(), c.Try), faults) })
 }
 
 func runProcesses(c *stall.Case, store Store, name string, faults int) {
@@ -304,10 +300,8 @@ func RunKeepers(t *testing.T, store Store) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tries := 0
 			stall.Run(t, func(c *stall.Case) {
-				tries++
-				name := fmt.Sprint(t.Name(), tries)
+				name := fmt.Sprint(t.Name(), c.Try)
 				keeper := child.Run(c, keeperRole, job{URL: store.URL, Name: name, Limit: limit, Lease: lease, Keep: lease / 6})
 				line, err := keeper.Line(expect.Within(c))
 				expect.OK(c, err)

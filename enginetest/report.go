@@ -3,23 +3,14 @@ package enginetest
 import (
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // reporting is the session of somebody who reports; nil if the engine takes none.
-func (e *env) reporting() (engine.Session, engine.Reporting) {
+func (e *env) reporting() (protocol.Session, protocol.Reporting) {
 	s := e.caller().Session
-	r, _ := s.(engine.Reporting)
+	r, _ := s.(protocol.Reporting)
 	return s, r
-}
-
-// says has a session report, or set a limit as a controller.
-func (e *env) says(s engine.Session, r engine.Request, want engine.Status) {
-	e.Helper()
-	got, err := step(e.ctx(), s, r)
-	e.ok(err)
-	if got.Status != want {
-		e.Fatalf("%v: %v, want %v", r.Kind, got.Status, want)
-	}
 }
 
 var reportTests = []test{
@@ -29,28 +20,28 @@ var reportTests = []test{
 			return // a further ability
 		}
 		b, _ := e.reporting()
-		said := func(s engine.Session, t engine.Totals, want engine.Status) {
+		said := func(s protocol.Session, t protocol.Totals, want protocol.Status) {
 			e.Helper()
-			e.says(s, engine.Request{Kind: engine.Report, Totals: &t}, want)
+			e.ask(s, protocol.Request{Kind: protocol.Report, Totals: &t}, want)
 		}
-		said(a, engine.Totals{Good: 1}, engine.Gone) // no semaphore yet
+		said(a, protocol.Totals{Good: 1}, protocol.Gone) // no semaphore yet
 		p := e.acquire(e.sem(2, nil), 1)
 		defer e.release(p)
-		said(a, engine.Totals{Good: 5_000_000_000, Bad: 20, Waited: 3}, engine.Done)
-		said(a, engine.Totals{Good: 4_000_000_000, Bad: 30, Waited: 2}, engine.Done) // late, or a copy
-		said(b, engine.Totals{Bad: 1}, engine.Done)
+		said(a, protocol.Totals{Good: 5_000_000_000, Bad: 20, Waited: 3}, protocol.Done)
+		said(a, protocol.Totals{Good: 4_000_000_000, Bad: 30, Waited: 2}, protocol.Done) // late, or a copy
+		said(b, protocol.Totals{Bad: 1}, protocol.Done)
 		got, err := all.Reports(e.ctx())
 		e.ok(err)
-		bad, best := 0, engine.Totals{}
+		bad, best := 0, protocol.Totals{}
 		for _, t := range got.Totals {
 			if t.Good > best.Good {
 				best = t
 			}
-			if t == (engine.Totals{Bad: 1}) {
+			if t == (protocol.Totals{Bad: 1}) {
 				bad++
 			}
 		}
-		if len(got.Totals) != 2 || bad != 1 || best != (engine.Totals{Good: 5_000_000_000, Bad: 30, Waited: 3}) || got.Auto != (engine.Auto{}) {
+		if len(got.Totals) != 2 || bad != 1 || best != (protocol.Totals{Good: 5_000_000_000, Bad: 30, Waited: 3}) || got.Auto != (engine.Auto{}) {
 			e.Errorf("%+v", got)
 		}
 	}},
@@ -59,12 +50,11 @@ var reportTests = []test{
 		if all == nil {
 			return
 		}
-		auto := engine.Request{Kind: engine.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
-		e.says(c, auto, engine.Gone) // it creates none
-		s := e.sem(2, &sema.Options{OnConflict: sema.LimitStored})
-		p := e.acquire(s, 2)
+		auto := protocol.Request{Kind: protocol.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
+		e.ask(c, auto, protocol.Gone) // it creates none
+		s, p := e.held(2, &sema.Options{OnConflict: sema.LimitStored}, 2)
 		w := e.queue(s, 1)
-		e.says(c, auto, engine.Done)
+		e.ask(c, auto, protocol.Done)
 		e.release(e.permit(w)) // more is handed over at once
 		e.release(p)
 		limit := func(want int) {
@@ -80,10 +70,10 @@ var reportTests = []test{
 			e.Errorf("%+v", got.Auto)
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
-		e.says(c, auto, engine.Pinned)
+		e.ask(c, auto, protocol.Pinned)
 		limit(3)
 		e.ok(e.operator().Unset(e.ctx()))
-		e.says(c, auto, engine.Done)
+		e.ask(c, auto, protocol.Done)
 		limit(7)
 	}},
 }

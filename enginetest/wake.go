@@ -5,13 +5,13 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var wakeTests = []test{
 	{name: "a release wakes the head at once, long before it would ask again", run: func(e *env) {
 		o := &sema.Options{Lease: long} // asks again only after the test's patience
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		for range 20 {
 			w := e.queue(e.sem(1, o), 1)
 			e.release(p)
@@ -22,8 +22,7 @@ var wakeTests = []test{
 	{name: "weight that becomes free is handed to all it fits", run: func(e *env) {
 		// Redisson #6664: a waiter for 1 slept beside a free permit.
 		o := &sema.Options{Lease: long}
-		s := e.sem(4, o)
-		p := e.acquire(s, 4)
+		p := e.acquire(e.sem(4, o), 4)
 		var line []*waiter
 		for range 4 {
 			line = append(line, e.queue(e.sem(4, o), 1))
@@ -35,19 +34,16 @@ var wakeTests = []test{
 	}},
 	{name: "a cancelled head lets the next one in", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(2, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(2, o), 1)
 		heavy, light := e.queue(e.sem(2, o), 2), e.queue(e.sem(2, o), 1)
 		heavy.cancel()
-		e.release(e.permit(light))
-		e.release(p)
+		e.release(e.permit(light), p)
 	}},
 	{name: "a lost message costs no more than the time until it asks again", run: func(e *env) {
 		// Redisson #5762: a lost message hung a waiter for ever.
 		line := &cutEngine{Engine: e.store.Client(e)}
 		line.silenced.Store(true)
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, nil), 1)
 		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -62,20 +58,19 @@ var wakeTests = []test{
 		line.mislays.Store(true)
 		e.release(p)
 		a, b := e.permit(mine), e.permit(other)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 	}},
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
-		e.ask(dead, request(dead, 1, short), engine.Granted)
+		e.ask(dead, request(dead, 1, short), protocol.Granted)
 		w := e.start(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.permit(w))
 	}},
 	{name: "the watch passes on when its keeper leaves", run: func(e *env) {
 		o := &sema.Options{Lease: long}
 		dead := e.session()
-		e.ask(dead, request(dead, 1, 2*short), engine.Granted)
+		e.ask(dead, request(dead, 1, 2*short), protocol.Granted)
 		head := e.queue(e.sem(1, o), 1)
 		tail := e.queue(e.sem(1, o), 1)
 		tail.cancel()
@@ -84,13 +79,12 @@ var wakeTests = []test{
 	}},
 	{name: "a lease shorter than those before it is watched as well", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		// The head will hold for a short time and die; the next waits for it.
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, steps
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(e.sem(1, o), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -108,44 +102,41 @@ var deadTests = []test{
 	}},
 	{name: "a grant that nobody received comes back before a whole lease", run: func(e *env) {
 		// Redisson #3730: an abandoned waiter later ate a permit.
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.release(p)
 		e.release(e.permit(w)) // within the test's patience
 	}},
 	{name: "a waiter that fell silent is passed over", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, engine.MinLease
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.renew(dead, r, engine.Gone)
+		e.do(dead, protocol.Renew, r, protocol.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		slow := e.session()
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
 		came := time.Now().Add(-r.Waited)
-		e.ask(slow, r, engine.Queued)
+		e.ask(slow, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		r.Waited, r.Ticket = time.Since(came), long
-		if again := e.ask(slow, r, engine.Queued); again.Ahead != 0 {
+		if again := e.ask(slow, r, protocol.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		e.letGo(slow, r, engine.Done)
+		e.do(slow, protocol.Release, r, protocol.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},

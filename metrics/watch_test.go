@@ -19,6 +19,7 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/figures"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/metrics"
 	"sema/watch"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fragile is an engine that does not answer while it is broken.
 type fragile struct {
-	engine.Engine
+	protocol.Engine
 	broken atomic.Bool
 }
 
@@ -159,11 +160,11 @@ func TestWatchHasWhatWentBadly(t *testing.T) {
 		if got := text(t, x); strings.Contains(got, "sema_limit_bad{") {
 			t.Errorf("nobody finds the limit:\n%s", got)
 		}
-		raw, err := e.Open("llm", engine.Client{}, func(engine.Notification) {})
+		raw, err := e.Open("llm", engine.Client{}, func(protocol.Notification) {})
 		expect.OK(t, err)
 		defer func() { _ = raw.Close() }()
-		_, err = raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{
-			{Kind: engine.SetLimit, Limit: 4, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}},
+		_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
+			{Kind: protocol.SetLimit, Limit: 4, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}},
 		}})
 		expect.OK(t, err)
 		time.Sleep(10 * time.Second) // virtual

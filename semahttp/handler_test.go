@@ -23,6 +23,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/semahttp"
 )
 
@@ -219,13 +220,13 @@ type looking struct {
 	looks atomic.Int64
 }
 
-func (e *looking) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *looking) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return &lookingSession{s, e}, err
 }
 
 type lookingSession struct {
-	engine.Session
+	protocol.Session
 	e *looking
 }
 

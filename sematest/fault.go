@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Always is for Fault.Times.
@@ -118,7 +119,7 @@ type injected struct {
 }
 
 // fault is what happens to a call; no requests mean State.
-func (e *Engine) fault(name string, requests []engine.Request) *injected {
+func (e *Engine) fault(name string, requests []protocol.Request) *injected {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, f := range e.faults {
@@ -141,18 +142,18 @@ const acquire, renew, release, operate, state = "acquire", "renew", "release", "
 var operations = []string{acquire, renew, release, operate, state}
 
 // meant reports whether a fault on an operation hits a call with these requests.
-func meant(on string, requests []engine.Request) bool {
+func meant(on string, requests []protocol.Request) bool {
 	return on == "" || on == state && requests == nil ||
-		slices.ContainsFunc(requests, func(r engine.Request) bool { return operationOf(r.Kind) == on })
+		slices.ContainsFunc(requests, func(r protocol.Request) bool { return operationOf(r.Kind) == on })
 }
 
-func operationOf(k engine.Kind) string {
+func operationOf(k protocol.Kind) string {
 	switch k {
-	case engine.Ask:
+	case protocol.Ask:
 		return acquire
-	case engine.Renew:
+	case protocol.Renew:
 		return renew
-	case engine.Release:
+	case protocol.Release:
 		return release
 	}
 	return operate

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // grace is how long the end of the test waits for releases that are on their
@@ -55,7 +56,7 @@ func (p Permit) Lose() {
 	defer ticks.Stop()
 	for left := grace; left > 0; {
 		changed := e.change()
-		if !e.notify(p.Semaphore, engine.Notification{Renew: true}) {
+		if !e.notify(p.Semaphore, protocol.Notification{Renew: true}) {
 			return // no process of the test has it
 		}
 		select {
@@ -84,7 +85,7 @@ func (e *Engine) tried(id engine.ID) bool {
 }
 
 // notify tells all clients of a semaphore, and reports whether there is one.
-func (e *Engine) notify(name string, n engine.Notification) (any bool) {
+func (e *Engine) notify(name string, n protocol.Notification) (any bool) {
 	e.mu.Lock()
 	var all []*session
 	for _, s := range e.sessions {
@@ -157,7 +158,7 @@ func (e *Engine) await(ctx context.Context, name string, count func() (int, stri
 		select {
 		case <-changed:
 		case <-soon.C:
-			e.notify(name, engine.Notification{Ask: true})
+			e.notify(name, protocol.Notification{Ask: true})
 			soon.Reset(poke)
 		case <-ctx.Done():
 			e.tb.Fatalf("sematest: %d permits of %q %s, want %d: %v", got, name, what, n, context.Cause(ctx))
@@ -178,7 +179,7 @@ func (e *Engine) change() <-chan struct{} {
 
 // state is a snapshot past all faults; empty if the engine was closed.
 func (e *Engine) state(name string) engine.State {
-	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(engine.Notification) {})
+	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(protocol.Notification) {})
 	if err != nil {
 		return engine.State{}
 	}

@@ -27,6 +27,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/once"
+	"sema/internal/protocol"
 )
 
 // Engine is an engine in memory that does what it is told. Its methods are
@@ -67,10 +68,10 @@ func New(tb testing.TB) *Engine {
 	return e
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s := &session{engine: e, name: name, notify: notify, asking: map[engine.ID]bool{}}
-	inner, err := e.inner.Open(name, who, func(n engine.Notification) {
+	inner, err := e.inner.Open(name, who, func(n protocol.Notification) {
 		s.granted(n)
 		notify(n)
 		e.stepped()
@@ -85,10 +86,10 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. Faults do not affect it.
+// List implements sema.Engine. Faults do not affect it.
 func (e *Engine) List(ctx context.Context) ([]string, error) { return e.inner.List(ctx) }
 
-// Close implements engine.Engine. What is held then and was not released is
+// Close implements sema.Engine. What is held then and was not released is
 // reported when the test ends.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
@@ -115,10 +116,10 @@ func (e *Engine) stepped() {
 // session is a session of the memory engine, to which Engine adds faults and
 // checks.
 type session struct {
-	engine.Session
+	protocol.Session
 	engine *Engine
 	name   string
-	notify func(engine.Notification)
+	notify func(protocol.Notification)
 
 	// Guarded by the engine's lock.
 	asking map[engine.ID]bool // for what has been asked, and nothing granted
@@ -127,7 +128,7 @@ type session struct {
 }
 
 // granted notes which asks have an end.
-func (s *session) granted(n engine.Notification) {
+func (s *session) granted(n protocol.Notification) {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
 	for _, g := range n.Grants {
@@ -135,14 +136,14 @@ func (s *session) granted(n engine.Notification) {
 	}
 }
 
-// Step implements engine.Session.
-func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session.
+func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	e := s.engine
 	asked, alone := e.note(s, c)
 	defer e.place(s, asked, alone)
 	fault := e.fault(s.name, c.Requests)
 	if err := fault.before(ctx, "step"); err != nil {
-		return engine.Reply{}, err
+		return protocol.Reply{}, err
 	}
 	lost := e.prepare(s, &c)
 	reply, err := s.Session.Step(ctx, c)
@@ -152,29 +153,29 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	}
 	e.stepped()
 	if failure := fault.after(); err == nil && failure != nil {
-		return engine.Reply{}, failure
+		return protocol.Reply{}, failure
 	}
 	return reply, err
 }
 
 // prepare makes of a call what is to be carried out. It returns which requests
 // are about lost permits, as they came, by their index.
-func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
+func (e *Engine) prepare(s *session, c *protocol.Call) map[int]protocol.Kind {
 	c.Keep = 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var lost map[int]engine.Kind
+	var lost map[int]protocol.Kind
 	for i, r := range c.Requests {
-		if _, ok := e.lost[r.ID]; !ok || r.Kind != engine.Renew && r.Kind != engine.Release {
+		if _, ok := e.lost[r.ID]; !ok || r.Kind != protocol.Renew && r.Kind != protocol.Release {
 			continue
 		}
 		if lost == nil {
-			lost = map[int]engine.Kind{}
-			c.Requests = append([]engine.Request(nil), c.Requests...) // the rest is the caller's
+			lost = map[int]protocol.Kind{}
+			c.Requests = append([]protocol.Request(nil), c.Requests...) // the rest is the caller's
 		}
 		lost[i] = r.Kind
-		if r.Kind == engine.Renew { // ask for what changes nothing
-			c.Requests[i] = engine.Request{Kind: engine.Release, ID: engine.ID{Client: s.Client(), Weight: 1}}
+		if r.Kind == protocol.Renew { // ask for what changes nothing
+			c.Requests[i] = protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: s.Client(), Weight: 1}}
 		}
 	}
 	return lost
@@ -182,22 +183,22 @@ func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
 
 // learn takes in a reply: lost permits are gone, whatever the memory engine
 // says, and what was not granted has no place.
-func (e *Engine) learn(s *session, c engine.Call, lost map[int]engine.Kind, reply *engine.Reply) {
+func (e *Engine) learn(s *session, c protocol.Call, lost map[int]protocol.Kind, reply *protocol.Reply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	reply.Leave = engine.GiveBack
+	reply.Leave = protocol.GiveBack
 	for i := range reply.Answers {
 		id := c.Requests[i].ID
 		a := &reply.Answers[i]
 		if _, ok := lost[i]; ok {
-			*a = engine.Answer{Status: engine.Gone}
+			*a = protocol.Answer{Status: protocol.Gone}
 		}
 		switch {
-		case lost[i] == engine.Renew:
-		case c.Requests[i].Kind == engine.Release, c.Requests[i].Kind == engine.Ask && a.Status != engine.Granted && a.Status != engine.Queued:
+		case lost[i] == protocol.Renew:
+		case c.Requests[i].Kind == protocol.Release, c.Requests[i].Kind == protocol.Ask && a.Status != protocol.Granted && a.Status != protocol.Queued:
 			e.forget(id)
 			delete(s.asking, id)
-		case c.Requests[i].Kind == engine.Ask && a.Status == engine.Granted:
+		case c.Requests[i].Kind == protocol.Ask && a.Status == protocol.Granted:
 			delete(s.asking, id)
 		}
 	}
@@ -210,7 +211,7 @@ func (e *Engine) forget(id engine.ID) {
 	delete(e.lost, id)
 }
 
-// State implements engine.Session.
+// State implements protocol.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	fault := s.engine.fault(s.name, nil)
 	if err := fault.before(ctx, "state"); err != nil {
@@ -223,20 +224,20 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	return st, err
 }
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
 	fault := s.engine.fault(s.name, nil)
 	if err := fault.before(ctx, "reports"); err != nil {
-		return engine.Reports{}, err
+		return protocol.Reports{}, err
 	}
-	r, err := s.Session.(engine.Reporting).Reports(ctx)
+	r, err := s.Session.(protocol.Reporting).Reports(ctx)
 	if failure := fault.after(); err == nil && failure != nil {
-		return engine.Reports{}, failure
+		return protocol.Reports{}, failure
 	}
 	return r, err
 }
 
-// Close implements engine.Session.
+// Close implements protocol.Session.
 func (s *session) Close() error {
 	s.engine.mu.Lock()
 	delete(s.engine.sessions, s.Client())

@@ -8,6 +8,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // maxStacks bounds, in bytes, what is read of the stacks of all goroutines.
@@ -22,17 +23,17 @@ var acquiring = root + "(*Semaphore).acquire("
 
 // note returns the permits that a call asks for first, and whether one caller
 // asks alone; and drops what is known of those that it releases.
-func (e *Engine) note(s *session, c engine.Call) (asked []engine.ID, alone bool) {
+func (e *Engine) note(s *session, c protocol.Call) (asked []engine.ID, alone bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range c.Requests {
-		if r.Kind == engine.Release {
+		if r.Kind == protocol.Release {
 			delete(e.places, r.ID)
 		}
-		if _, lost := e.lost[r.ID]; lost && r.Kind != engine.Ask {
+		if _, lost := e.lost[r.ID]; lost && r.Kind != protocol.Ask {
 			e.lost[r.ID] = true
 		}
-		if _, known := e.places[r.ID]; r.Kind == engine.Ask && !known {
+		if _, known := e.places[r.ID]; r.Kind == protocol.Ask && !known {
 			asked = append(asked, r.ID)
 			e.places[r.ID], s.asking[r.ID] = nil, true
 			if r.Detached {

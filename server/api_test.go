@@ -23,6 +23,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/server"
 )
 
@@ -181,21 +182,21 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 
 // slowEngine delays each step.
 type slowEngine struct {
-	engine.Engine
+	protocol.Engine
 	takes atomic.Int64
 }
 
-func (e *slowEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *slowEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return &slowSession{s, e}, err
 }
 
 type slowSession struct {
-	engine.Session
+	protocol.Session
 	engine *slowEngine
 }
 
-func (s *slowSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *slowSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	time.Sleep(time.Duration(s.engine.takes.Load()))
 	return s.Session.Step(ctx, c)
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"sema/access"
-	"sema/engine"
 	"sema/internal/admit"
+	"sema/internal/protocol"
 )
 
 // operations are the names of kinds of requests in the audit log.
-var operations = map[engine.Kind]string{
-	engine.Revoke: "revoke", engine.SetLimit: "limit", engine.UnsetLimit: "unset-limit", engine.Remove: "remove",
-	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release", engine.SetKey: "set-key", engine.UnsetKey: "unset-key",
+var operations = map[protocol.Kind]string{
+	protocol.Revoke: "revoke", protocol.SetLimit: "limit", protocol.UnsetLimit: "unset-limit", protocol.Remove: "remove",
+	protocol.Pause: "pause", protocol.Unpause: "unpause", protocol.Release: "release", protocol.SetKey: "set-key", protocol.UnsetKey: "unset-key",
 }
 
 // auditRefused logs a request that was refused for lack of a right. who may be nil.
@@ -46,34 +46,34 @@ func (s *Server) auditFirst(a access.Record, who *access.Who, r *http.Request) e
 }
 
 // audited returns records of the operator's requests in a Go client's call, by their index.
-func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *access.Who) map[int]access.Record {
+func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call, who *access.Who) map[int]access.Record {
 	var list map[int]access.Record
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		switch q.Kind {
-		case engine.Ask, engine.Renew, engine.Report:
+		case protocol.Ask, protocol.Renew, protocol.Report:
 			continue
-		case engine.SetLimit:
+		case protocol.SetLimit:
 			if q.Auto != nil { // a controller's limit, see auditAdapted
 				continue
 			}
-		case engine.Release:
+		case protocol.Release:
 			if q.ID.Client == rs.innerName || len(rs.earlier) > 0 && rs.hadInner(q.ID.Client) || q.ID.Client == rs.client {
 				continue
 			}
 		}
 		a := access.Record{What: operations[q.Kind], Name: rs.name}
-		if q.Kind == engine.Revoke || q.Kind == engine.Release {
+		if q.Kind == protocol.Revoke || q.Kind == protocol.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
 			a.Caller = s.callerOf(ctx, rs.name, who, a.Permit)
 		}
 		switch q.Kind {
-		case engine.SetLimit:
+		case protocol.SetLimit:
 			a.Limit = q.Limit
 			if q.PerKey != 0 {
 				a.PerKey = new(max(0, q.PerKey))
 			}
-		case engine.SetKey, engine.UnsetKey:
+		case protocol.SetKey, protocol.UnsetKey:
 			a.Key, a.Cap, a.Share = q.Key, q.Cap, q.Share
 		}
 		if list == nil {
@@ -86,12 +86,12 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 
 // auditAdapted logs a change of the limit by a controller. It skips requests with an unchanged
 // limit, which a controller sends all the time.
-func (s *Server) auditAdapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *access.Who, r *http.Request) {
+func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol.Reply, who *access.Who, r *http.Request) {
 	was := rs.limit
 	rs.limit = reply.Limit
 	for i := range min(len(c.Requests), len(reply.Answers)) {
 		q := &c.Requests[i]
-		if q.Auto != nil && reply.Answers[i].Status == engine.Done && was != 0 && was != q.Limit {
+		if q.Auto != nil && reply.Answers[i].Status == protocol.Done && was != 0 && was != q.Limit {
 			s.options.Audit(admit.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
@@ -107,7 +107,7 @@ func (rs *remoteSession) hadInner(as string) bool {
 	return false
 }
 
-func resultOf(reply engine.Reply, i int, err error) string {
+func resultOf(reply protocol.Reply, i int, err error) string {
 	switch {
 	case err != nil:
 		return admit.ResultOf(err)
@@ -115,9 +115,9 @@ func resultOf(reply engine.Reply, i int, err error) string {
 		return "overtaken by a newer call"
 	}
 	switch reply.Answers[i].Status {
-	case engine.Gone:
+	case protocol.Gone:
 		return "gone"
-	case engine.InUse:
+	case protocol.InUse:
 		return "in-use"
 	}
 	return "done"

@@ -20,6 +20,7 @@ import (
 	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
+	"sema/internal/protocol"
 	"sema/server"
 )
 
@@ -27,7 +28,7 @@ import (
 type testServer struct {
 	testing.TB
 	server *server.Server
-	engine engine.Engine
+	engine protocol.Engine
 	url    string
 	client *http.Client
 	token  string
@@ -64,7 +65,7 @@ func virtual(t *testing.T, o server.Options, run func(t *testing.T, h *testServe
 }
 
 // newVirtual makes the server for a test that already runs in a bubble.
-func newVirtual(t *testing.T, e engine.Engine, o server.Options) *testServer {
+func newVirtual(t *testing.T, e protocol.Engine, o server.Options) *testServer {
 	h := newTestServer(t, e, o, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
 	h.settle = synctest.Wait
 	return h
@@ -75,7 +76,7 @@ func open(tb testing.TB, o server.Options) *testServer {
 	return newTestServer(tb, memengine.New(), o, httptest.NewServer)
 }
 
-func newTestServer(tb testing.TB, e engine.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *testServer {
+func newTestServer(tb testing.TB, e protocol.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *testServer {
 	sp, err := readSpec()
 	expect.OK(tb, err)
 	h := &testServer{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
@@ -171,7 +172,7 @@ func (h *testServer) waiting(name string, n int) {
 func (h *testServer) state(name string) engine.State {
 	h.Helper()
 	h.settle()
-	s, err := h.engine.Open(name, engine.Client{}, func(engine.Notification) {})
+	s, err := h.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
 	expect.OK(h, err)
 	defer func() { _ = s.Close() }()
 	st, err := s.State(context.Background())

@@ -27,6 +27,7 @@ import (
 	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 	"sema/server"
 )
@@ -76,20 +77,20 @@ func TestWrongCalls(t *testing.T) {
 			}
 			return a
 		}
-		step := func(client, name string, kind engine.Kind) []byte {
-			return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{
-				Number: 1, Requests: []engine.Request{{Kind: kind, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 1, Lease: time.Second}},
+		step := func(client, name string, kind protocol.Kind) []byte {
+			return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: protocol.Call{
+				Number: 1, Requests: []protocol.Request{{Kind: kind, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 1, Lease: time.Second}},
 			}})
 		}
-		call(415, step("http.local.a.1", "x", engine.Ask), "application/json")
+		call(415, step("http.local.a.1", "x", protocol.Ask), "application/json")
 		call(400, []byte("nonsense"), wire.ContentType)
 		call(413, make([]byte, 10<<20), wire.ContentType)
-		call(400, step("", "x", engine.Ask), wire.ContentType)
-		call(400, step("http.", "x", engine.Ask), wire.ContentType)
-		call(400, step("m1", "x", engine.Ask), wire.ContentType)
-		call(400, step("http.A.b.1", "x", engine.Ask), wire.ContentType)
-		call(400, step("http.local.a.1", "", engine.Ask), wire.ContentType)
-		call(400, step("http.local.a.1", "a\nb", engine.Ask), wire.ContentType)
+		call(400, step("", "x", protocol.Ask), wire.ContentType)
+		call(400, step("http.", "x", protocol.Ask), wire.ContentType)
+		call(400, step("m1", "x", protocol.Ask), wire.ContentType)
+		call(400, step("http.A.b.1", "x", protocol.Ask), wire.ContentType)
+		call(400, step("http.local.a.1", "", protocol.Ask), wire.ContentType)
+		call(400, step("http.local.a.1", "a\nb", protocol.Ask), wire.ContentType)
 		call(400, step("http.local.a.1", "x", 99), wire.ContentType)
 		call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
 		many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
@@ -97,7 +98,7 @@ func TestWrongCalls(t *testing.T) {
 		h.want(400, "GET", "/v1/engine/state?name=", ``)
 		h.want(400, "GET", "/v1/engine/news?client=nonsense", ``)
 		h.want(400, "DELETE", "/v1/engine/sessions/nonsense", ``)
-		call(200, step("http.local.a.1", "x", engine.Ask), wire.ContentType)
+		call(200, step("http.local.a.1", "x", protocol.Ask), wire.ContentType)
 		if st := h.state("x"); st.Used != 1 {
 			t.Errorf("%+v", st)
 		}
@@ -323,16 +324,16 @@ func TestTokens(t *testing.T) {
 // The same rights apply to the protocol of Go clients.
 func TestTokensOfGoClients(t *testing.T) {
 	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *testServer) {
-		step := func(status int, token, client, name string, r engine.Request) {
+		step := func(status int, token, client, name string, r protocol.Request) {
 			t.Helper()
 			h.token = token
-			body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{Number: 1, Requests: []engine.Request{r}}})
+			body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{r}}})
 			if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != status {
 				t.Errorf("%s %s %+v: %d %s; want %d", token, name, r, a.status, a.body, status)
 			}
 		}
-		ask := func(client string) engine.Request {
-			return engine.Request{Kind: engine.Ask, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 5, Lease: time.Minute}
+		ask := func(client string) protocol.Request {
+			return protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 5, Lease: time.Minute}
 		}
 		const worker, other, boss = "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
 		step(401, "worker.wrong", "http.worker.a.1", "job-1", ask("http.worker.a.1"))
@@ -340,22 +341,22 @@ func TestTokensOfGoClients(t *testing.T) {
 		step(403, worker, "http.other.a.1", "job-1", ask("http.other.a.1"))
 		step(403, worker, "http.worker.a.1", "y", ask("http.worker.a.1"))
 		step(200, worker, "http.worker.a.1", "job-1", ask("http.worker.a.1"))
-		step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
-		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
-		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.Pause})
+		step(403, other, "http.other.a.1", "job-1", protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
+		step(403, worker, "http.worker.a.1", "job-1", protocol.Request{Kind: protocol.SetLimit, Limit: 9})
+		step(403, worker, "http.worker.a.1", "job-1", protocol.Request{Kind: protocol.Pause})
 		for _, h2 := range h.state("job-1").Holders { // by its id in the engine
 			id, err := engine.ParseID(h2.ID)
 			expect.OK(t, err)
-			step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: id})
+			step(403, other, "http.other.a.1", "job-1", protocol.Request{Kind: protocol.Release, ID: id})
 		}
 		if st := h.state("job-1"); st.Used != 1 || st.Limit != 5 {
 			t.Errorf("%+v", st)
 		}
-		step(200, worker, "http.worker.b.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
+		step(200, worker, "http.worker.b.1", "job-1", protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
 		if st := h.state("job-1"); st.Used != 0 {
 			t.Errorf("want the permit released by the same token: %+v", st)
 		}
-		step(200, boss, "http.boss.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
+		step(200, boss, "http.boss.a.1", "job-1", protocol.Request{Kind: protocol.SetLimit, Limit: 9})
 		for _, want := range []string{`"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`} {
 			if !strings.Contains(h.audit.String(), want) {
 				t.Errorf("the audit log lacks %s:\n%s", want, h.audit.String())
@@ -406,12 +407,12 @@ func TestRefusalsAreAudited(t *testing.T) {
 		h.token = "worker.secret-of-the-worker"
 		h.want(403, "GET", "/v1/semaphores/y", "")
 		last(`"who":"worker"`, `"name":"y"`)
-		body := wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.1", Open: &wire.Open{Name: "job-1"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Pause}}}})
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.1", Open: &wire.Open{Name: "job-1"}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Pause}}}})
 		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
 			t.Error(a.status)
 		}
 		last(`"who":"worker"`, "needs admin", `"name":"job-1"`)
-		body = wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.2", Open: &wire.Open{Name: "secret"}, Call: engine.Call{Number: 1}})
+		body = wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.2", Open: &wire.Open{Name: "secret"}, Call: protocol.Call{Number: 1}})
 		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
 			t.Error(a.status)
 		}
@@ -459,17 +460,17 @@ func TestIDsThatCannotBeSeen(t *testing.T) {
 }
 
 // refusing is an engine that always fails with a permanent error.
-type refusing struct{ engine.Engine }
+type refusing struct{ protocol.Engine }
 
-type refusingSession struct{ engine.Session }
+type refusingSession struct{ protocol.Session }
 
-func (e refusing) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e refusing) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	return refusingSession{s}, err
 }
 
-func (refusingSession) Step(context.Context, engine.Call) (engine.Reply, error) {
-	return engine.Reply{}, &engine.Error{Op: "step", Name: "x", NotExecuted: true, Err: errors.New("no such database")}
+func (refusingSession) Step(context.Context, protocol.Call) (protocol.Reply, error) {
+	return protocol.Reply{}, &engine.Error{Op: "step", Name: "x", NotExecuted: true, Err: errors.New("no such database")}
 }
 
 // A permanent error of the engine is logged once a minute.
@@ -640,7 +641,7 @@ func TestAuditFirst(t *testing.T) {
 		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true || a.field("temporary") == true {
 			t.Errorf("%s", a.body)
 		}
-		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3}}}})
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3}}}})
 		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 503 {
 			t.Error(a.status)
 		}

@@ -7,12 +7,13 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
+	"sema/internal/protocol"
 )
 
 // candidates are the ids that a request's permit may have in the engine, oldest first. For
 // another session's permit, the request needs that session's token or the right admin. A
 // named permit has the same id everywhere.
-func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *access.Who) ([]engine.ID, error) {
+func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *protocol.Request, who *access.Who) ([]engine.ID, error) {
 	id := q.ID
 	if id.Client == rs.client {
 		q.Mine = false // only this session has the permit
@@ -63,14 +64,14 @@ const partBits = 16
 // executeSeparately executes a call with permits of earlier lives: one step for each request and
 // for each id that its permit may have. A ticket of an earlier life would never be
 // notified. So a request does not wait in an earlier life, only in this one.
-func (rs *remoteSession) executeSeparately(ctx context.Context, c engine.Call, ids [][]engine.ID) (engine.Reply, error) {
-	var all engine.Reply
+func (rs *remoteSession) executeSeparately(ctx context.Context, c protocol.Call, ids [][]engine.ID) (protocol.Reply, error) {
+	var all protocol.Reply
 	for i, q := range c.Requests {
 		candidates := ids[i]
 		if candidates == nil {
 			candidates = []engine.ID{q.ID}
 		}
-		var answer engine.Answer
+		var answer protocol.Answer
 		for k, id := range candidates {
 			one := q
 			one.ID = id
@@ -80,19 +81,19 @@ func (rs *remoteSession) executeSeparately(ctx context.Context, c engine.Call, i
 				one.Who = nil // with it the engine would take the id for a named permit
 			}
 			c.Number++
-			reply, err := rs.inner.Step(ctx, engine.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []engine.Request{one}})
+			reply, err := rs.inner.Step(ctx, protocol.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []protocol.Request{one}})
 			if err != nil {
-				return engine.Reply{}, maybeExecuted(err)
+				return protocol.Reply{}, maybeExecuted(err)
 			}
 			if len(reply.Answers) == 0 { // the engine has executed a later call
 				return reply, nil
 			}
 			merge(&all, reply)
 			a := reply.Answers[0]
-			if answer.Status != engine.Done {
+			if answer.Status != protocol.Done {
 				answer = a
 			}
-			if q.Kind != engine.Release && a.Status != engine.Refused && a.Status != engine.Gone {
+			if q.Kind != protocol.Release && a.Status != protocol.Refused && a.Status != protocol.Gone {
 				break
 			}
 		}
@@ -113,7 +114,7 @@ func maybeExecuted(err error) error {
 }
 
 // merge adds a step's reply to all, except for its answers.
-func merge(all *engine.Reply, one engine.Reply) {
+func merge(all *protocol.Reply, one protocol.Reply) {
 	all.Unreachable = all.Unreachable || one.Unreachable
 	all.Limit, all.PerKey, all.Room = one.Limit, one.PerKey, one.Room
 	all.Leave, all.Recalled = one.Leave, all.Recalled || one.Recalled

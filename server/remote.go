@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -70,15 +71,15 @@ type remoteSession struct {
 	client    string // h
 	name      string // of the semaphore
 	base      uint64
-	inner     engine.Session
+	inner     protocol.Session
 	innerName string        // u
 	earlier   []wire.Life   // the earlier lives, oldest first
 	callLock  chan struct{} // the lock of a call: full while one runs
 	limit     int           // in the last reply; guarded by callLock
 
 	// Guarded by remote.mu.
-	news  engine.Notification // not sent yet
-	queue bool                // the session is in remote.dirty
+	news  protocol.Notification // not sent yet
+	queue bool                  // the session is in remote.dirty
 }
 
 // baseOf is added to the numbers of a client's permits. It differs so much between clients
@@ -97,7 +98,7 @@ func (rs *remoteSession) innerID(id engine.ID, as string) engine.ID {
 
 // outer translates the ids of grants to those of the client. A named permit has the same
 // id everywhere.
-func (rs *remoteSession) outer(grants []engine.Grant) {
+func (rs *remoteSession) outer(grants []protocol.Grant) {
 	for i := range grants {
 		if id := &grants[i].ID; id.Client == rs.innerName {
 			id.Client, id.Number = rs.client, id.Number-rs.base
@@ -251,7 +252,7 @@ func (m *remotes) sweep(since time.Time) {
 const maxGrants = 10_000
 
 // notify queues a notification of the engine for the client's stream.
-func (rs *remoteSession) notify(n engine.Notification) {
+func (rs *remoteSession) notify(n protocol.Notification) {
 	n.Closed = false // the client's session outlives this server
 	if n.Empty() {
 		return
@@ -279,7 +280,7 @@ func (r *remote) takeNews(b []byte) []byte {
 	defer r.mu.Unlock()
 	for _, rs := range r.dirty {
 		b = wire.AppendNews(b, &wire.News{Client: rs.client, Notification: rs.news})
-		rs.news, rs.queue = engine.Notification{}, false
+		rs.news, rs.queue = protocol.Notification{}, false
 	}
 	clear(r.dirty)
 	r.dirty = r.dirty[:0]

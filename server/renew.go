@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"sema/access"
-	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // renew gives a permit a new lease. Its length is that in the body, or else the length of
@@ -60,9 +60,9 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 	switch {
 	case err != nil:
 		return nil, err
-	case status == engine.Revoked:
+	case status == protocol.Revoked:
 		return nil, errRevoked
-	case status != engine.Granted:
+	case status != protocol.Granted:
 		return nil, errGone
 	}
 	x.loop.Lock()
@@ -151,17 +151,17 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 		p.end(errGone)
 		return here, nil
 	})
-	if err == nil && status == engine.Done || err != nil && err != errGone {
+	if err == nil && status == protocol.Done || err != nil && err != errGone {
 		return err
 	}
 	id, h, err := x.find(ctx, number)
 	if err == nil {
 		status, err = x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 			there = &client.Order{Owner: w}
-			x.loop.Machine.Do(now, there, engine.Request{Kind: engine.Release, ID: id, Token: h.Token})
+			x.loop.Machine.Do(now, there, protocol.Request{Kind: protocol.Release, ID: id, Token: h.Token})
 			return there, nil
 		})
-		if err == nil && status != engine.Done {
+		if err == nil && status != protocol.Done {
 			err = errGone
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // engineReports answers a Go client with the reports of a semaphore.
@@ -27,25 +28,25 @@ func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *acce
 }
 
 // reportsOf reads the reports of a semaphore from the engine.
-func (s *Server) reportsOf(ctx context.Context, name string) (engine.Reports, error) {
-	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
+func (s *Server) reportsOf(ctx context.Context, name string) (protocol.Reports, error) {
+	inner, err := s.engine.Open(name, s.self, func(protocol.Notification) {})
 	if err != nil {
-		return engine.Reports{}, err
+		return protocol.Reports{}, err
 	}
 	defer func() { _ = inner.Close() }()
-	reporting, ok := inner.(engine.Reporting)
+	reporting, ok := inner.(protocol.Reporting)
 	if !ok {
-		return engine.Reports{}, nil
+		return protocol.Reports{}, nil
 	}
 	return reporting.Reports(ctx)
 }
 
 // checkReport checks a report or a controller's limit.
-func checkReport(q *engine.Request) error {
+func checkReport(q *protocol.Request) error {
 	switch {
-	case (q.Kind == engine.Report) != (q.Totals != nil):
+	case (q.Kind == protocol.Report) != (q.Totals != nil):
 		return &engine.ArgumentError{What: "report", Value: q.Kind, Want: "totals in a report, and nowhere else"}
-	case q.Kind == engine.SetLimit && q.Auto != nil:
+	case q.Kind == protocol.SetLimit && q.Auto != nil:
 		return engine.ValidateLimit(q.Limit)
 	}
 	return nil

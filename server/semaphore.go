@@ -8,6 +8,7 @@ import (
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // semaphores are the semaphores in use by the JSON API.
@@ -50,7 +51,7 @@ func (s *Server) semaphore(name string) (x *semaphore, done func(), err error) {
 	x = all.byName[name]
 	if x == nil {
 		x = &semaphore{server: s, name: name}
-		config := func(engine.Session) client.Config {
+		config := func(protocol.Session) client.Config {
 			return client.Config{Terms: client.Terms{Limit: 1, Lease: defaultLease}, Detached: true}
 		}
 		if err := x.loop.Open(s.engine, name, s.self, loop.Owner{Observe: x.observe}, config); err != nil {
@@ -114,7 +115,7 @@ func reason(x *semaphore, e client.Event) error {
 
 // order executes a request and waits for the outcome. begin passes the request to the
 // machine, with the waiter as its owner, or fails.
-func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Duration, w *loop.Waiter) (*client.Order, error)) (engine.Status, error) {
+func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Duration, w *loop.Waiter) (*client.Order, error)) (protocol.Status, error) {
 	w := &loop.Waiter{}
 	x.loop.Lock()
 	o, err := begin(x.loop.Now(), w)

@@ -23,11 +23,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/internal/loop"
 	"sema/internal/once"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -98,7 +100,7 @@ type Options struct {
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
-	engine   engine.Engine
+	engine   protocol.Engine
 	tokens   *Tokens
 	log      *slog.Logger
 	options  Options
@@ -133,7 +135,7 @@ type Server struct {
 // New makes a server for an engine. The caller closes the engine, after the server. Nil
 // options are the defaults. New does no I/O. It fails only on invalid options, with an
 // *engine.ArgumentError.
-func New(e engine.Engine, o *Options) (*Server, error) {
+func New(e sema.Engine, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -141,7 +143,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
 	options.MaxConns = cmp.Or(o.MaxConns, defaultConns())
 	if err := cmp.Or(
-		engine.Validate("server", e),
+		protocol.Validate("server", e),
 		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
 		engine.ValidateRange("server", "Options.MaxConns", options.MaxConns, 1, 1_000_000),
 	); err != nil {

@@ -15,18 +15,19 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/pipenet"
+	"sema/internal/protocol"
 	"sema/server"
 )
 
 // engineCable connects one of several servers to a shared engine. When it is cut, no call and no
 // notification passes, as if the server had been killed.
 type engineCable struct {
-	engine.Engine
+	protocol.Engine
 	cut atomic.Bool
 }
 
-func (c *engineCable) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
-	s, err := c.Engine.Open(name, who, func(n engine.Notification) {
+func (c *engineCable) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
+	s, err := c.Engine.Open(name, who, func(n protocol.Notification) {
 		if !c.cut.Load() {
 			notify(n)
 		}
@@ -37,15 +38,15 @@ func (c *engineCable) Open(name string, who engine.Client, notify func(engine.No
 func (c *engineCable) Close() error { return nil } // other servers use the engine too
 
 type cutSession struct {
-	engine.Session
+	protocol.Session
 	cable *engineCable
 }
 
 var errCut = &engine.Error{Op: "step", NotExecuted: true, Temporary: true, Err: errors.New("cut")}
 
-func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *cutSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.cable.cut.Load() {
-		return engine.Reply{}, errCut
+		return protocol.Reply{}, errCut
 	}
 	return s.Session.Step(ctx, c)
 }

@@ -13,6 +13,7 @@ import (
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -161,9 +162,9 @@ func checkClient(c *engine.Client) error {
 }
 
 // checkKey checks a request's key and the key's rule.
-func checkKey(q *engine.Request) error {
+func checkKey(q *protocol.Request) error {
 	switch {
-	case q.Key == "" && (q.Kind == engine.SetKey || q.Kind == engine.UnsetKey):
+	case q.Key == "" && (q.Kind == protocol.SetKey || q.Kind == protocol.UnsetKey):
 		return &engine.ArgumentError{What: "key", Value: "", Want: "a key that is not empty"}
 	case q.Cap < 0 || q.Cap > engine.MaxLimit:
 		return &engine.ArgumentError{What: "cap", Value: q.Cap, Want: "0 … 2147483647"}
@@ -213,11 +214,11 @@ func ownedBy(client string, who *access.Who) bool {
 func shorten(text string) string { return text[:min(len(text), 60)] }
 
 // requiredRight is the right that a request needs.
-func requiredRight(q *engine.Request) string {
+func requiredRight(q *protocol.Request) string {
 	switch q.Kind {
-	case engine.Ask, engine.Renew, engine.Release, engine.Report:
+	case protocol.Ask, protocol.Renew, protocol.Release, protocol.Report:
 		return admit.Use
-	case engine.SetLimit:
+	case protocol.SetLimit:
 		if q.Auto != nil { // holders may adapt a limit that no operator has pinned
 			return admit.Use
 		}
@@ -226,23 +227,23 @@ func requiredRight(q *engine.Request) string {
 }
 
 // execute checks a call, translates its ids, and executes it.
-func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, who *access.Who, r *http.Request) (engine.Reply, error) {
+func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call, who *access.Who, r *http.Request) (protocol.Reply, error) {
 	simple := true
 	ids := make([][]engine.ID, 0, 8) // for each request that has several
 	for i := range c.Requests {
 		q := &c.Requests[i]
-		if q.Kind < engine.Ask || q.Kind > engine.Report {
-			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
+		if q.Kind < protocol.Ask || q.Kind > protocol.Report {
+			return protocol.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
 		if !admit.May(*who, requiredRight(q)) {
-			return engine.Reply{}, forbidden(who, requiredRight(q)).of(rs.name)
+			return protocol.Reply{}, forbidden(who, requiredRight(q)).of(rs.name)
 		}
 		if err := cmp.Or(checkKey(q), checkReport(q)); err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 		if q.Who != nil {
 			if err := checkClient(q.Who); err != nil {
-				return engine.Reply{}, err
+				return protocol.Reply{}, err
 			}
 		}
 		q.Detached = true // the holder is not this process
@@ -256,7 +257,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 		}
 		candidates, err := s.candidates(ctx, rs, q, who)
 		if err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 		if len(candidates) == 1 {
 			q.ID = candidates[0]
@@ -274,16 +275,16 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 	case <-ctx.Done():
 		p := problemOf(ctx.Err())
 		p.NotExecuted = true
-		return engine.Reply{}, p
+		return protocol.Reply{}, p
 	}
 	c.Number <<= partBits
 	audited := s.audited(ctx, rs, c, who)
 	for _, a := range audited {
 		if err := s.auditFirst(a, who, r); err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 	}
-	var reply engine.Reply
+	var reply protocol.Reply
 	var err error
 	if simple {
 		reply, err = rs.inner.Step(ctx, c)
@@ -295,7 +296,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 		s.options.Audit(admit.By(a, *who, r))
 	}
 	if err != nil {
-		return engine.Reply{}, err
+		return protocol.Reply{}, err
 	}
 	s.auditAdapted(rs, c, reply, who, r)
 	rs.outer(reply.Notification.Grants)

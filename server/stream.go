@@ -10,6 +10,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -176,7 +177,7 @@ func (s *Server) look(ctx context.Context, name string, who *access.Who) (engine
 
 // stateOf returns a snapshot of a semaphore with the engine's ids.
 func (s *Server) stateOf(ctx context.Context, name string) (engine.State, error) {
-	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
+	inner, err := s.engine.Open(name, s.self, func(protocol.Notification) {})
 	if err != nil {
 		return engine.State{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // idleSession is how long a session stays open after the last look.
@@ -18,7 +19,7 @@ type watched struct {
 	name     string
 	lookLock chan struct{} // the lock of a look: full while one runs
 
-	session engine.Session // guarded by lookLock
+	session protocol.Session // guarded by lookLock
 
 	// Guarded by the Watcher's lock. A look writes its results with lookLock held as well.
 	users     int           // how many goroutines have or wait for lookLock
@@ -142,7 +143,7 @@ func (w *Watcher) look(ctx context.Context, s *watched, keep bool) (engine.State
 		return engine.State{}, ctx.Err()
 	}
 	if s.session == nil {
-		session, err := w.engine.Open(s.name, w.who, func(engine.Notification) {})
+		session, err := w.engine.Open(s.name, w.who, func(protocol.Notification) {})
 		if err != nil {
 			return engine.State{}, w.missed(ctx, s, err)
 		}

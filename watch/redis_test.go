@@ -13,6 +13,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -97,12 +98,12 @@ func BenchmarkRound(b *testing.B) {
 	defer func() { _ = e.Close() }()
 	ctx := context.Background()
 	for i := range semaphores {
-		raw, err := e.Open(fmt.Sprintf("s%05d", i), engine.Client{Host: "h", PID: 1}, func(engine.Notification) {})
+		raw, err := e.Open(fmt.Sprintf("s%05d", i), engine.Client{Host: "h", PID: 1}, func(protocol.Notification) {})
 		if err != nil {
 			b.Fatal(err)
 		}
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
-		if _, err := raw.Step(ctx, engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 3, Lease: time.Hour}}}); err != nil {
+		if _, err := raw.Step(ctx, protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: id, Limit: 3, Lease: time.Hour}}}); err != nil {
 			b.Fatal(err)
 		}
 		_ = raw.Close()

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options of a Watcher. The zero value of each field is its default. Durations
@@ -107,7 +108,7 @@ func (o Options) validate() error {
 // Watcher looks at the semaphores of one engine. Create it with New, share it,
 // and close it. It is safe for concurrent use.
 type Watcher struct {
-	engine   engine.Engine
+	engine   protocol.Engine
 	options  Options
 	who      engine.Client
 	ctx      context.Context // ends with Close
@@ -129,12 +130,12 @@ type Watcher struct {
 // New makes a Watcher for an engine. The caller closes the engine, after the Watcher. Nil
 // options are the defaults. New does no I/O. It fails only on a nil engine or an option out
 // of range, with an *engine.ArgumentError.
-func New(e engine.Engine, o *Options) (*Watcher, error) {
+func New(e protocol.Engine, o *Options) (*Watcher, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	options := o.withDefaults()
-	if err := cmp.Or(engine.Validate("watch", e), options.validate()); err != nil {
+	if err := cmp.Or(protocol.Validate("watch", e), options.validate()); err != nil {
 		return nil, err
 	}
 	w := &Watcher{

@@ -19,6 +19,7 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/looks"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // counting is an engine that counts its calls, and fails on demand.
 type counting struct {
-	engine.Engine
+	protocol.Engine
 	opened, closed, states, lists atomic.Int64
 	atOnce, most                  atomic.Int64
 	broken                        atomic.Bool
@@ -36,7 +37,7 @@ type counting struct {
 
 var errBroken = &engine.Error{Op: "state", Err: errors.New("broken")}
 
-func (e *counting) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *counting) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s, err := e.Engine.Open(name, who, notify)
 	e.opened.Add(1)
 	return &countingSession{s, e}, err
@@ -54,7 +55,7 @@ func (e *counting) List(ctx context.Context) ([]string, error) {
 }
 
 type countingSession struct {
-	engine.Session
+	protocol.Session
 	e *counting
 }
 
@@ -96,7 +97,7 @@ func bubble(t *testing.T, o *watch.Options, f func(t *testing.T, e *counting, w 
 	})
 }
 
-func semaphore(t *testing.T, e engine.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+func semaphore(t *testing.T, e protocol.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, o)
 	if err != nil {
@@ -262,9 +263,9 @@ func TestALostPermitIsNotCalledReleased(t *testing.T) {
 
 func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		raw := ignore(e.Open("x", engine.Client{Label: "silent"}, func(engine.Notification) {}))
+		raw := ignore(e.Open("x", engine.Client{Label: "silent"}, func(protocol.Notification) {}))
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
-		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
+		ignore(raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
 		h := listen(t, w, watch.Filter{Name: "x"})
 		expect.OK(t, operator(t, e, "x").Revoke(t.Context(), id.String()))
 		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "silent" {
@@ -436,8 +437,8 @@ func TestTenThousandSemaphores(t *testing.T) {
 	bubble(t, &watch.Options{Linger: 70 * time.Second}, func(t *testing.T, e *counting, w *watch.Watcher) {
 		e.takes = time.Millisecond
 		for i := range 10_000 {
-			s := ignore(e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {}))
-			ignore(s.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: i + 1, Pin: true}}}))
+			s := ignore(e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {}))
+			ignore(s.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: i + 1, Pin: true}}}))
 			expect.OK(t, s.Close())
 		}
 		page, total, err := w.Summaries(t.Context(), watch.Query{N: 50, Skip: 5000})
@@ -663,7 +664,7 @@ type oneFails struct {
 	name string
 }
 
-func (e *oneFails) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (e *oneFails) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if name == e.name {
 		return nil, errBroken
 	}

@@ -24,6 +24,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/history"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -215,7 +216,7 @@ func (b *tab) click(selector, text string) {
 // site is a dashboard over an engine in memory, with an operator.
 type site struct {
 	t         *testing.T
-	engine    engine.Engine
+	engine    protocol.Engine
 	kept      *history.History
 	dashboard *dashboard.Handler
 	server    *httptest.Server
@@ -229,7 +230,7 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 	return newSiteOn(t, memengine.New(), o)
 }
 
-func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
+func newSiteOn(t *testing.T, e protocol.Engine, o dashboard.Options) *site {
 	t.Helper()
 	s := newSiteEvery(t, e, o, 100*time.Millisecond)
 	s.serve()
@@ -237,7 +238,7 @@ func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 }
 
 // newSiteEvery has a history of looks so far apart, and no server yet.
-func newSiteEvery(t *testing.T, e engine.Engine, o dashboard.Options, step time.Duration) *site {
+func newSiteEvery(t *testing.T, e protocol.Engine, o dashboard.Options, step time.Duration) *site {
 	t.Helper()
 	s := &site{t: t, engine: e}
 	o.Audit = func(a access.Record) {
@@ -378,25 +379,25 @@ func (s *site) town() (revocable *sema.Permit) {
 // gives back the n-th.
 func (s *site) ask(name string, limit, perKey int, keys ...string) (release func(n int)) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(engine.Notification) {})
+	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(protocol.Notification) {})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = raw.Close() })
 	id := func(n int) engine.ID { return engine.ID{Client: raw.Client(), Number: uint64(n + 1), Weight: 1} }
 	number := uint64(0)
-	step := func(requests ...engine.Request) {
+	step := func(requests ...protocol.Request) {
 		number++
-		if _, err := raw.Step(s.t.Context(), engine.Call{Number: number, Requests: requests}); err != nil {
+		if _, err := raw.Step(s.t.Context(), protocol.Call{Number: number, Requests: requests}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	var asks []engine.Request
+	var asks []protocol.Request
 	for i, key := range keys {
-		asks = append(asks, engine.Request{Kind: engine.Ask, ID: id(i), Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true})
+		asks = append(asks, protocol.Request{Kind: protocol.Ask, ID: id(i), Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true})
 	}
 	step(asks...)
-	return func(n int) { step(engine.Request{Kind: engine.Release, ID: id(n)}) }
+	return func(n int) { step(protocol.Request{Kind: protocol.Release, ID: id(n)}) }
 }
 
 // history waits until a semaphore's line has so many samples.

@@ -12,6 +12,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 // job is what some processes of a host do, again and again: they hold permits for some
@@ -129,13 +130,13 @@ func (j job) work(ctx context.Context, sem *sema.Semaphore, chance *rand.Rand) {
 
 // process is an engine as a process of another host uses it.
 type process struct {
-	engine.Engine
+	protocol.Engine
 	host string
 	pid  int
 }
 
 // Open says where the process is.
-func (p process) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (p process) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	who.Host, who.PID = p.host, p.pid
 	return p.Engine.Open(name, who, notify)
 }

@@ -14,6 +14,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var quick = dashboard.Options{Allow: operator, Interval: 100 * time.Millisecond}
@@ -331,23 +332,23 @@ func TestTheListHasOneSearchBox(t *testing.T) {
 func TestThousandsDoNotFreezeThePage(t *testing.T) {
 	s := newSite(t, quick)
 	for i := range 10_000 {
-		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 			t.Fatal(err)
 		}
 		_ = raw.Close()
 	}
-	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(engine.Notification) {})
+	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := engine.Call{Number: 1}
+	call := protocol.Call{Number: 1}
 	for i := range 10_001 {
-		call.Requests = append(call.Requests, engine.Request{
-			Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+		call.Requests = append(call.Requests, protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 		})
 	}
 	if _, err := raw.Step(t.Context(), call); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 // The figures under the pointer are those of the table, and times are local when somebody
@@ -81,13 +82,13 @@ func TestAMomentHasALink(t *testing.T) {
 // Ids, tokens and hosts are in one piece on a desktop, and copied as a whole.
 func TestIdsAreInOnePiece(t *testing.T) {
 	s := newSite(t, quick)
-	raw, err := s.engine.Open("x", engine.Client{}, func(engine.Notification) {})
+	raw, err := s.engine.Open("x", engine.Client{}, func(protocol.Notification) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := "ip-10-0-12-34.eu-central-1.compute.internal"
-	_, err = raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{
-		Kind: engine.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: 1234567, Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12,
+	_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{
+		Kind: protocol.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: 1234567, Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12,
 		Who: &engine.Client{Host: host, PID: 1234567, Label: "nightly import of all", Caller: "job-17/attempt-3/part-00012"},
 	}}})
 	if err != nil {
@@ -147,7 +148,7 @@ func TestAHostIsRevoked(t *testing.T) {
 
 // still is an engine that can stop answering.
 type still struct {
-	engine.Engine
+	protocol.Engine
 	frozen atomic.Bool
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // uuid is an id as the clients for Python and JavaScript make them.
@@ -17,15 +18,15 @@ func uuid(n int) string { return fmt.Sprintf("018f4e5a-7c1d-7b3e-9f20-%012x", n*
 // crowd fills a semaphore with callers as they come from those clients, through a server.
 func (s *site) crowd(name string, limit, callers int, keyed bool) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{}, func(engine.Notification) {})
+	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = raw.Close() })
-	call := engine.Call{Number: 1}
+	call := protocol.Call{Number: 1}
 	for i := range callers {
-		r := engine.Request{
-			Kind: engine.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: uint64(1234567 + i), Weight: 1}, Limit: limit, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+		r := protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: uint64(1234567 + i), Weight: 1}, Limit: limit, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 			Who: &engine.Client{Host: "ip-10-0-12-34.eu-central-1.compute.internal", PID: 1234567, Caller: uuid(i), Label: "nightly import of all that the vendors sent during the day, and of what they sent again"},
 		}
 		if keyed {

@@ -40,9 +40,8 @@ func (in *inbox) read(b []byte) (int, error) { return in.file.Read(b) }
 
 // named reports whether the path still names this pipe.
 func (in *inbox) named() bool {
-	a, err1 := in.file.Stat()
-	b, err2 := os.Lstat(in.path)
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
+	_, is := fileAt(in.path, in.file)
+	return is
 }
 
 // openReader opens the pipe for reading, for another process.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // BenchmarkStart measures a program that opens the engine, acquires and releases one
@@ -34,7 +34,7 @@ func BenchmarkStepBesideQueue(b *testing.B) {
 	e := openEngine(b, b.TempDir())
 	u, others := openUser(b, e, "x", 1), openUser(b, e, "x", 1)
 	held := u.take(b)
-	var c engine.Call
+	var c protocol.Call
 	for range 10_000 {
 		c.Requests = append(c.Requests, others.ask(true))
 	}
@@ -42,7 +42,7 @@ func BenchmarkStepBesideQueue(b *testing.B) {
 	_, err := others.session.Step(context.Background(), c)
 	expect.OK(b, err)
 	for b.Loop() {
-		_, err := u.call(engine.Request{Kind: engine.Renew, ID: held, Lease: u.lease})
+		_, err := u.call(protocol.Request{Kind: protocol.Renew, ID: held, Lease: u.lease})
 		expect.OK(b, err)
 	}
 }

@@ -12,23 +12,25 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // The roles of processes. Their job is a directory, except that of a holder.
 const (
-	holderRole = "fileengine holder"
-	stormRole  = "fileengine storm"
-	lockedRole = "fileengine locked"
-	stampRole  = "fileengine stamp"
+	holderRole   = "fileengine holder"
+	stormRole    = "fileengine storm"
+	lockedRole   = "fileengine locked"
+	stampRole    = "fileengine stamp"
+	fullDiskRole = "fileengine full disk"
 )
 
 func init() {
 	child.Role(holderRole, holder.play)
 	child.Role(stormRole, storm)
 	child.Role(lockedRole, locked)
+	child.Role(fullDiskRole, fullDisk)
 	child.Role(stampRole, func(string) error { return stamp() })
 }
 
@@ -62,12 +64,12 @@ func (h holder) play() error {
 	if err != nil {
 		return err
 	}
-	if reply.Answers[0].Status == engine.Queued {
+	if reply.Answers[0].Status == protocol.Queued {
 		fmt.Println("queued")
 		for err = errAskAgain; err == errAskAgain; {
 			if err = u.await(r.ID); err == errAskAgain {
-				var again engine.Reply
-				if again, err = u.call(r); err == nil && again.Answers[0].Status == engine.Queued {
+				var again protocol.Reply
+				if again, err = u.call(r); err == nil && again.Answers[0].Status == protocol.Queued {
 					err = errAskAgain
 				}
 			}

@@ -13,6 +13,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // logOf is the path of the log of semaphore x.
@@ -24,11 +25,11 @@ func TestTornTailIsCut(t *testing.T) {
 	held := a.take(t)
 	whole, err := os.ReadFile(logOf(dir))
 	expect.OK(t, err)
-	rec := record{At: 1, Client: "f.1", Call: engine.Call{Number: 1}}
+	rec := record{At: 1, Client: "f.1", Call: protocol.Call{Number: 1}}
 	torn, _ := frame(nil, 0, rec.encode())
 	for cut := range len(torn) { // even a complete record: its checksum does not follow from the last one
 		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
-		if got := b.status(t, b.ask(false)); got != engine.Refused {
+		if got := b.status(t, b.ask(false)); got != protocol.Refused {
 			t.Fatalf("with %d bytes of a torn record: status %v", cut+1, got)
 		}
 		whole, err = os.ReadFile(logOf(dir))
@@ -77,17 +78,17 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			expect.OK(t, damage(logOf(dir)))
 			a.engine.checked = time.Time{} // as if some seconds had passed
 			b.engine.checked = time.Time{}
-			renew := engine.Request{Kind: engine.Renew, ID: ha, Lease: a.lease}
-			if got := a.status(t, renew); got != engine.Granted {
+			renew := protocol.Request{Kind: protocol.Renew, ID: ha, Lease: a.lease}
+			if got := a.status(t, renew); got != protocol.Granted {
 				t.Errorf("renewal by the process that restores the log: status %v", got)
 			}
 			c := openUser(t, openEngine(t, dir), "x", 2)
-			if got := c.status(t, c.ask(false)); name != "directory" && got != engine.Refused {
+			if got := c.status(t, c.ask(false)); name != "directory" && got != protocol.Refused {
 				t.Errorf("a third permit: status %v", got)
 			}
 			expect.OK(t, a.release(ha))
-			reply, err := b.call(engine.Request{Kind: engine.Release, ID: hb})
-			if err != nil || name != "directory" && reply.Answers[0].Status != engine.Done {
+			reply, err := b.call(protocol.Request{Kind: protocol.Release, ID: hb})
+			if err != nil || name != "directory" && reply.Answers[0].Status != protocol.Done {
 				t.Errorf("the other release: %+v, %v", reply, err)
 			}
 		})
@@ -101,7 +102,7 @@ func TestANewProcessGetsADamagedLogRestored(t *testing.T) {
 	held := a.take(t)
 	expect.OK(t, os.WriteFile(logOf(dir), []byte(formLine(newestForm)+"hello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
-	if got := b.status(t, b.ask(false)); got != engine.Refused {
+	if got := b.status(t, b.ask(false)); got != protocol.Refused {
 		t.Errorf("beside a holder: status %v", got)
 	}
 	expect.OK(t, a.release(held))
@@ -123,7 +124,7 @@ func TestReplacedLogCounts(t *testing.T) {
 	expect.OK(t, os.Remove(logOf(dir)))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	b.take(t) // above the limit, until a's next renewal
-	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
+	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Gone {
 		t.Errorf("renewal: status %v", got)
 	}
 }
@@ -139,7 +140,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	for range 5 {
 		u := openUser(t, openEngine(t, dir), "x", 1)
 		r := u.ask(true)
-		if got := u.status(t, r); got != engine.Queued {
+		if got := u.status(t, r); got != protocol.Queued {
 			t.Fatalf("status %v", got)
 		}
 		queue, tickets = append(queue, u), append(tickets, r.ID)
@@ -147,7 +148,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	a.state(t)
 	expect.OK(t, os.RemoveAll(dir))
 	a.engine.checked = time.Time{}
-	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
+	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Granted {
 		t.Fatalf("renewal: status %v", got)
 	}
 	expect.Until(t, "all pipes", func() bool {
@@ -170,7 +171,7 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 			held := a.take(t)
 			r := b.ask(true)
-			if got := b.status(t, r); got != engine.Queued {
+			if got := b.status(t, r); got != protocol.Queued {
 				t.Fatalf("status %v", got)
 			}
 			expect.OK(t, os.Remove(logOf(dir)))
@@ -180,14 +181,14 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 				another = c.take(t)
 			}
 			// a does not know that b waits, since its last step was before.
-			got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease})
-			if want := map[bool]engine.Status{true: engine.Granted, false: engine.Gone}[restored]; got != want {
+			got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease})
+			if want := map[bool]protocol.Status{true: protocol.Granted, false: protocol.Gone}[restored]; got != want {
 				t.Fatalf("renewal: status %v, want %v", got, want)
 			}
 			if n := <-b.told; !n.Ask {
 				t.Fatalf("told %+v", n)
 			}
-			if got := b.status(t, r); got != engine.Queued {
+			if got := b.status(t, r); got != protocol.Queued {
 				t.Fatalf("asked again: status %v", got)
 			}
 			if restored {
@@ -208,14 +209,14 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	held := a.take(t)
 	info, err := os.Stat(logOf(dir))
 	expect.OK(t, err)
-	waiters, asks := []*user{b, c}, []engine.Request{b.ask(true), c.ask(true)}
+	waiters, asks := []*user{b, c}, []protocol.Request{b.ask(true), c.ask(true)}
 	for i, u := range waiters { // c is the last to read
-		if got := u.status(t, asks[i]); got != engine.Queued {
+		if got := u.status(t, asks[i]); got != protocol.Queued {
 			t.Fatalf("status %v", got)
 		}
 	}
 	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after damage in the middle
-	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
+	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Granted {
 		t.Fatalf("renewal: status %v", got)
 	}
 	c.state(t)
@@ -223,7 +224,7 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 		if n := <-u.told; !n.Ask {
 			t.Fatalf("told %+v", n)
 		}
-		if got := u.status(t, asks[i]); got != engine.Queued {
+		if got := u.status(t, asks[i]); got != protocol.Queued {
 			t.Fatalf("asked again: status %v", got)
 		}
 	}
@@ -251,19 +252,19 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	expect.OK(t, os.Remove(a.engine.pipePath(a.engine.process)))
 	other := b.take(t)
 	r := a.ask(true)
-	if got := a.status(t, r); got != engine.Queued {
+	if got := a.status(t, r); got != protocol.Queued {
 		t.Fatalf("status %v", got)
 	}
 	n := <-a.told
 	if !n.Renew || !n.Ask {
 		t.Errorf("told %+v", n)
 	}
-	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
+	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Gone {
 		t.Errorf("renewal: status %v", got)
 	}
 	expect.OK(t, b.release(other))
 	a.granted(t, r.ID)
-	if got := b.status(t, b.ask(false)); got != engine.Refused {
+	if got := b.status(t, b.ask(false)); got != protocol.Refused {
 		t.Errorf("another ask beside it: status %v", got)
 	}
 }
@@ -274,13 +275,13 @@ func TestChangesOfTheSystemTimeHaveNoEffect(t *testing.T) {
 	a.take(t)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		b.engine.wall = func() time.Time { return time.Now().Add(step) }
-		if got := b.status(t, b.ask(false)); got != engine.Refused {
+		if got := b.status(t, b.ask(false)); got != protocol.Refused {
 			t.Errorf("system clock %v: status %v", step, got)
 		}
 	}
 	// The host's clock does end leases, and waiters are granted the permits at once.
 	r := b.ask(true)
-	if got := b.status(t, r); got != engine.Queued {
+	if got := b.status(t, r); got != protocol.Queued {
 		t.Fatalf("status %v", got)
 	}
 	later := func() time.Duration { return uptime() + a.lease }
@@ -294,7 +295,7 @@ func TestRestartOfTheHost(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	r := a.ask(false)
-	reply, err := a.call(r, engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true})
+	reply, err := a.call(r, protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
 	expect.OK(t, err)
 	token := reply.Answers[0].Token
 
@@ -306,7 +307,7 @@ func TestRestartOfTheHost(t *testing.T) {
 	}
 	reply, err = b.call(b.ask(false))
 	expect.OK(t, err)
-	if got := reply.Answers[0]; got.Status != engine.Granted || got.Token <= token {
+	if got := reply.Answers[0]; got.Status != protocol.Granted || got.Token <= token {
 		t.Errorf("answer %+v, after token %d", got, token)
 	}
 }
@@ -322,7 +323,7 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = a.session.Step(ctx, engine.Call{Number: 100, Requests: []engine.Request{{Kind: engine.Release, ID: held}}})
+	_, err = a.session.Step(ctx, protocol.Call{Number: 100, Requests: []protocol.Request{{Kind: protocol.Release, ID: held}}})
 	var e *engine.Error
 	if !errors.As(err, &e) || !e.NotExecuted || !e.Temporary || !errors.Is(e.Err, ctx.Err()) {
 		t.Errorf("error %#v", err)
@@ -365,11 +366,11 @@ func FuzzLog(f *testing.F) {
 func TestRecordsSurviveTheFile(t *testing.T) {
 	rec := record{
 		At: 5, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
-		Call: engine.Call{Number: 1<<64 - 1, Fence: true, Requests: []engine.Request{{
-			Kind: engine.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
+		Call: protocol.Call{Number: 1<<64 - 1, Fence: true, Requests: []protocol.Request{{
+			Kind: protocol.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
 			Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,
 			Who: &engine.Client{Host: "h", Caller: "c", Lease: time.Second},
-		}, {Kind: engine.SetLimit, Pin: true}, {Kind: engine.Release, Mine: true, Token: 9}, {Kind: engine.Ask, Who: &engine.Client{}}}},
+		}, {Kind: protocol.SetLimit, Pin: true}, {Kind: protocol.Release, Mine: true, Token: 9}, {Kind: protocol.Ask, Who: &engine.Client{}}}},
 	}
 	got, ok := decodeRecord(rec.encode())
 	if !ok || !reflect.DeepEqual(got, rec) {

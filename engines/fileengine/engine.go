@@ -7,6 +7,8 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options configure an engine. The zero value is for one user of one host.
@@ -97,8 +100,40 @@ func (e *Engine) path(file string) string { return filepath.Join(e.dir, file) }
 // pipePath is the path of a process's pipe, which shows whether the process is alive.
 func (e *Engine) pipePath(process string) string { return e.path(process + lifeSuffix) }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// create opens a file for writing. A missing file gets the mode of all files of the engine,
+// regardless of the umask.
+func (e *Engine) create(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|os.O_RDWR|os.O_CREATE|noFollow, e.mode)
+	if err != nil || !e.options.Shared {
+		return f, err
+	}
+	if err := f.Chmod(e.mode); err != nil && !errors.Is(err, fs.ErrPermission) { // of another user's file
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// touch sets the time of a file to now, and creates a missing file. It writes to the file,
+// because only its owner may set its time.
+func (e *Engine) touch(path string) error {
+	f, err := e.create(path, 0)
+	if err == nil {
+		_, _ = f.WriteAt([]byte("\n"), 0)
+		_ = f.Close()
+	}
+	return err
+}
+
+// fileAt returns the current properties of a file, and whether a path still names it.
+func fileAt(path string, f *os.File) (info fs.FileInfo, is bool) {
+	info, err := f.Stat()
+	named, err2 := os.Lstat(path)
+	return info, err == nil && err2 == nil && os.SameFile(info, named)
+}
+
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -109,16 +144,18 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	}
 	l := e.logs[name]
 	if l == nil {
-		l = &log{engine: e, name: name, path: e.path(fileName(name)), stepLock: make(chan struct{}, 1), watches: map[string]*watcher{}}
+		l = &log{
+			engine: e, name: name, path: e.path(fileName(name)), sessions: map[string]*session{},
+			stepLock: make(chan struct{}, 1), watches: map[string]*watcher{},
+		}
 		e.logs[name] = l
 	}
-	l.sessions++
 	e.clients++
 	s := &session{
 		log: l, id: e.process + "." + strconv.FormatUint(e.clients, 36), who: who, notify: notify,
 		waiting: map[engine.ID]int64{},
 	}
-	e.sessions[s.id] = s
+	e.sessions[s.id], l.sessions[s.id] = s, s
 	return s, nil
 }
 
@@ -126,8 +163,8 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 func (e *Engine) forget(s *session) {
 	e.mu.Lock()
 	delete(e.sessions, s.id)
-	s.log.sessions--
-	last := s.log.sessions == 0
+	delete(s.log.sessions, s.id)
+	last := len(s.log.sessions) == 0
 	if last {
 		delete(e.logs, s.log.name)
 	}
@@ -161,16 +198,10 @@ func (e *Engine) session(client string) *session {
 func (e *Engine) sessionsOf(l *log) []*session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var list []*session
-	for _, s := range e.sessions {
-		if s.log == l {
-			list = append(list, s)
-		}
-	}
-	return list
+	return slices.Collect(maps.Values(l.sessions))
 }
 
-// List implements engine.Engine.
+// List implements sema.Engine.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	files, err := os.ReadDir(e.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -235,8 +266,7 @@ func fail(op, name string, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
-	case errors.Is(err, engine.ErrClosed), errors.Is(err, errNoLog):
-		e.Err = engine.ErrClosed
+	case errors.Is(err, engine.ErrClosed):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		e.Temporary, e.Hint = true, "another process is stopped during a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)

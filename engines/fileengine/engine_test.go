@@ -6,6 +6,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
@@ -13,10 +14,10 @@ func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
 	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	rb, rc := b.ask(true), c.ask(true)
-	if got := b.status(t, rb); got != engine.Queued {
+	if got := b.status(t, rb); got != protocol.Queued {
 		t.Fatalf("first waiter: status %v", got)
 	}
-	if got := c.status(t, rc); got != engine.Queued {
+	if got := c.status(t, rc); got != protocol.Queued {
 		t.Fatalf("second waiter: status %v", got)
 	}
 	if st := c.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
@@ -37,7 +38,7 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	a.take(t)
 	r := b.ask(true)
-	if got := b.status(t, r); got != engine.Queued {
+	if got := b.status(t, r); got != protocol.Queued {
 		t.Fatalf("status %v", got)
 	}
 	expect.OK(t, a.engine.Close())
@@ -62,7 +63,7 @@ func TestHandOffWakesTwoWaiters(t *testing.T) {
 	for range 5 {
 		u := openUser(t, openEngine(t, dir), "x", 1)
 		r := u.ask(true)
-		if got := u.status(t, r); got != engine.Queued {
+		if got := u.status(t, r); got != protocol.Queued {
 			t.Fatalf("status %v", got)
 		}
 		queue, tickets = append(queue, u), append(tickets, r.ID)
@@ -91,7 +92,7 @@ func TestGrantTellsTokenSlotAndLease(t *testing.T) {
 	expect.OK(t, err)
 	r2 := b.ask(true)
 	r2.ID.Slot = true
-	if got := b.status(t, r2); got != engine.Queued {
+	if got := b.status(t, r2); got != protocol.Queued {
 		t.Fatalf("status %v", got)
 	}
 	expect.OK(t, a.release(r.ID))

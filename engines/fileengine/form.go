@@ -57,9 +57,9 @@ func formLine(form int) string {
 
 // readForm reads the first line of a log. form is 0 if the line is not valid.
 func readForm(b []byte) (form int, release string, rest []byte) {
-	line, rest, whole := bytes.Cut(b[:min(len(b), maxForm)], []byte("\n"))
-	words, ok := strings.CutPrefix(string(line), formWords)
-	if !whole || !ok {
+	end := bytes.IndexByte(b[:min(len(b), maxForm)], '\n')
+	words, ok := strings.CutPrefix(string(b[:max(0, end)]), formWords)
+	if !ok {
 		return 0, "", nil
 	}
 	number, release, _ := strings.Cut(words, " ")
@@ -67,7 +67,7 @@ func readForm(b []byte) (form int, release string, rest []byte) {
 	if err != nil || form <= 0 || engine.ValidateText("release", release, maxForm) != nil {
 		return 0, "", nil
 	}
-	return form, release, b[len(b[:min(len(b), maxForm)])-len(rest):]
+	return form, release, b[end+1:]
 }
 
 // formFile is the path of the file that is touched by programs whose newest form is form.
@@ -77,17 +77,7 @@ func (e *Engine) formFile(form int) string { return e.path(formPrefix + strconv.
 // programs may then write a form that this one cannot read, and it tries again until
 // they see its file.
 func (e *Engine) announceForm() {
-	path := e.formFile(e.newest)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|noFollow, e.mode)
-	if err != nil {
-		return
-	}
-	if e.options.Shared {
-		_ = f.Chmod(e.mode) // regardless of the umask
-	}
-	_ = f.Close()
-	now := time.Now()
-	_ = os.Chtimes(path, now, now)
+	_ = e.touch(e.formFile(e.newest))
 }
 
 // form is the form in which to write logs.

@@ -13,6 +13,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/stall"
 	"sema/internal/fixture/versions"
+	"sema/internal/protocol"
 )
 
 // releaseRole is a process of a release with a given newest form.
@@ -133,15 +134,15 @@ func TestFormsOfLogs(t *testing.T) {
 			expect.OK(t, b.release(b.take(t)))
 			b.take(t)
 			for _, u := range []*user{a, b} {
-				if status := u.status(t, u.ask(true)); status != engine.Queued {
+				if status := u.status(t, u.ask(true)); status != protocol.Queued {
 					t.Fatal(status)
 				}
 			}
 			keyed := a.ask(true)
 			keyed.Key, keyed.PerKey = "acme", 1
 			a.status(t, keyed)
-			a.status(t, engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: 5, Bad: 2, Waited: 1}})
-			a.status(t, engine.Request{Kind: engine.SetLimit, Limit: 2, Pin: true})
+			a.status(t, protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: 5, Bad: 2, Waited: 1}})
+			a.status(t, protocol.Request{Kind: protocol.SetLimit, Limit: 2, Pin: true})
 			text, err := os.ReadFile(logOf(dir))
 			expect.OK(t, err)
 			return text
@@ -159,7 +160,7 @@ func TestFormsOfLogs(t *testing.T) {
 func TestALayoutOfLogsHasItsNumber(t *testing.T) {
 	digests := map[int]string{5: "4145ccde87a69e44"}
 	kinds := ""
-	for k := engine.Ask; !strings.HasPrefix(k.String(), "Kind("); k++ {
+	for k := protocol.Ask; !strings.HasPrefix(k.String(), "Kind("); k++ {
 		kinds += k.String() + " "
 	}
 	header := versions.Digest(func(h header) []byte { return h.encode() })

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // image is the state of a log after the records that this process has read.
@@ -83,7 +83,7 @@ func (m *image) replay(b []byte) (rest []byte) {
 }
 
 // apply executes a record. reach reports whether a client can be notified.
-func (m *image) apply(rec *record, reach func(client string) bool) (reply engine.Reply) {
+func (m *image) apply(rec *record, reach func(client string) bool) (reply protocol.Reply) {
 	m.last = max(m.last, rec.At)
 	m.ledger.Reach = reach
 	if len(rec.Reap) > 0 || rec.Client == "" {

@@ -37,7 +37,7 @@ type log struct {
 	name   string
 	path   string
 
-	sessions int // guarded by engine.mu
+	sessions map[string]*session // guarded by engine.mu
 
 	stepLock    chan struct{} // the lock of the fields below: full during a step of this process
 	lookPending atomic.Bool   // a look will begin soon
@@ -107,14 +107,13 @@ func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 		if err := l.lock(ctx); err != nil {
 			return err
 		}
-		here, err1 := l.file.Stat()
-		there, err2 := os.Lstat(l.path)
-		if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+		info, is := fileAt(l.path, l.file)
+		if !is {
 			l.unlock() // the file was replaced or removed
 			l.closeFile()
 			continue
 		}
-		err = l.read(here.Size())
+		err = l.read(info.Size())
 		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
 			err = l.recreate(made)
 		}
@@ -186,30 +185,26 @@ func (l *log) isOwn(client string) bool { return processOf(client) == l.engine.p
 func (l *log) open(create bool) (made bool, err error) {
 	for l.file == nil {
 		f, err := os.OpenFile(l.path, os.O_RDWR|noFollow, 0)
-		if errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()) {
+		missing := errors.Is(err, fs.ErrNotExist)
+		if missing && (create || l.hasOwn()) {
 			if err := l.engine.ensureInbox(true); err != nil {
 				return false, err
 			}
-			f, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, l.engine.mode)
+			f, err = l.engine.create(l.path, os.O_EXCL)
 			made = err == nil
-		}
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			continue
-		case errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()):
-			return false, err // the directory was removed again
-		case errors.Is(err, fs.ErrNotExist):
+		} else if missing {
 			l.image = image{}
 			return false, errNoLog
-		case err != nil:
+		}
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
 			return false, err
 		}
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
 			err = &os.PathError{Op: "open", Path: l.path, Err: errors.New("is not a file")}
-		}
-		if err == nil && made && l.engine.options.Shared {
-			err = f.Chmod(l.engine.mode) // regardless of the umask
 		}
 		if err != nil {
 			_ = f.Close()
@@ -329,7 +324,7 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 }
 
 // now is the current time of the log. It never goes back.
-func (l *log) now() int64 { return max(l.last, l.Base+l.engine.uptime().Microseconds()) }
+func (l *log) now() int64 { return l.engine.timeOf(l.image) }
 
 // localTime converts a time of the log to this process's clock. The result may be a little
 // early.
@@ -360,14 +355,11 @@ func (l *log) rewrite() error {
 	next := l.image
 	b := next.encodeLog(l.engine.form())
 	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, l.engine.mode)
+	f, err := l.engine.create(temp, os.O_TRUNC)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(b, 0)
-	if err == nil && l.engine.options.Shared {
-		err = f.Chmod(l.engine.mode)
-	}
 	if err == nil {
 		_, err = lockFile(f, false)
 	}

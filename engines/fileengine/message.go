@@ -4,32 +4,30 @@ import (
 	"encoding/binary"
 	"time"
 
-	"sema/engine"
 	"sema/internal/pack"
+	"sema/internal/protocol"
 )
 
 // message encodes a notification for a client of another process. With a nil n, or if the
 // notification is too large, it asks that process to look at the client's log.
-func (s *step) message(client string, n *engine.Notification) []byte {
+func (s *step) message(client string, n *protocol.Notification) []byte {
 	w := &pack.Writer{B: make([]byte, 2, 128)}
 	w.Text(client)
-	if n != nil {
-		w.Bits(true, n.Ask || n.Recheck > 0, n.Renew)
-		w.Uint(uint64(len(n.Grants)))
-		for _, g := range n.Grants {
-			w.ID(g.ID, client)
-			w.Int(g.Token)
-			w.Int(int64(g.Slot))
-			w.Int(g.Ticket)
-			w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
-		}
+	notified := n != nil
+	if !notified {
+		n = &protocol.Notification{}
+	}
+	w.Bits(notified, n.Ask || n.Recheck > 0, n.Renew)
+	w.Uint(uint64(len(n.Grants)))
+	for _, g := range n.Grants {
+		w.ID(g.ID, client)
+		w.Int(g.Token)
+		w.Int(int64(g.Slot))
+		w.Int(g.Ticket)
+		w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
 	}
 	if len(w.B) > maxMessage {
 		return s.message(client, nil)
-	}
-	if n == nil {
-		w.Bits()
-		w.Uint(0)
 	}
 	binary.LittleEndian.PutUint16(w.B, uint16(len(w.B)-2))
 	return w.B
@@ -66,11 +64,11 @@ func (e *Engine) receive(in *inbox) {
 // handle handles one message. ok is false if it cannot be decoded.
 func (e *Engine) handle(b []byte) (ok bool) {
 	r := &pack.Reader{B: string(b)}
-	client, notified, n := r.Text(), false, engine.Notification{}
+	client, notified, n := r.Text(), false, protocol.Notification{}
 	r.Bits(&notified, &n.Ask, &n.Renew)
 	now := time.Now()
 	for range r.Count() {
-		g := engine.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
+		g := protocol.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
 		g.Until = now.Add(r.Duration() - e.uptime())
 		n.Grants = append(n.Grants, g)
 	}

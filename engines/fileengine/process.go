@@ -1,6 +1,7 @@
 package fileengine
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 const (
@@ -65,9 +67,16 @@ func (e *Engine) ensureInbox(now bool) error {
 	e.inbox, e.touched = in, e.checked
 	e.announceForm()
 	if e.timer == nil {
-		e.timer = time.AfterFunc(e.tickEvery(), e.tick)
+		e.timer = time.AfterFunc(tickEvery, e.tick)
 	}
 	return nil
+}
+
+// isAlive reports whether a process reads from the pipe at a path.
+func isAlive(path string) bool {
+	out, alive := openOutbox(path)
+	out.close()
+	return alive
 }
 
 // inboxRemoved reports whether this process's pipe was removed, so that others cannot find it.
@@ -92,12 +101,8 @@ func (e *Engine) Life() (*os.File, error) {
 	return f, fail("open", "", err)
 }
 
-func (e *Engine) tickEvery() time.Duration {
-	if pollEvery > 0 {
-		return pollEvery
-	}
-	return lookEvery
-}
+// tickEvery is how often a process ticks.
+var tickEvery = cmp.Or[time.Duration](pollEvery, lookEvery)
 
 // tick runs from time to time. It finds changes whose message was lost and leases that
 // ended while the head of the queue was stopped, and it checks and touches files.
@@ -122,7 +127,7 @@ func (e *Engine) tick() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed {
-		e.timer.Reset(e.tickEvery())
+		e.timer.Reset(tickEvery)
 	}
 }
 
@@ -161,7 +166,7 @@ func (e *Engine) wakeAll() (living int) {
 	return living
 }
 
-// Close implements engine.Engine. The permits of its sessions are lost. They are free at
+// Close implements sema.Engine. The permits of its sessions are lost. They are free at
 // once, unless they are detached or Life keeps the engine alive.
 func (e *Engine) Close() error {
 	e.mu.Lock()
@@ -176,12 +181,8 @@ func (e *Engine) Close() error {
 	// Notify the sessions while this process still counts as alive: before another
 	// process can be granted their permits.
 	for _, s := range sessions {
-		s.mu.Lock()
-		wasClosed := s.closed
-		s.closed = true
-		s.mu.Unlock()
-		if !wasClosed {
-			s.notify(engine.Notification{Closed: true})
+		if !s.closed.Swap(true) {
+			s.notify(protocol.Notification{Closed: true})
 		}
 	}
 	for _, l := range logs {
@@ -197,12 +198,9 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	in.close()
-	if out, alive := openOutbox(in.path); !alive || !kept {
-		out.close()
+	if !kept || !isAlive(in.path) {
 		_ = os.Remove(in.path)
-	} else {
-		out.close() // a later sweep removes the pipe
-	}
+	} // else a later sweep removes the pipe
 	e.sweepSometimes()
 	return nil
 }

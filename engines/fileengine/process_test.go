@@ -4,7 +4,9 @@ package fileengine
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 func TestKilledHolderHandsOver(t *testing.T) {
@@ -90,7 +93,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		c.granted()
 		c.Kill()
 	}
-	old := time.Now().Add(-time.Hour)
+	old := time.Now().Add(-2 * knownFor)
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "fdead-0123"+tempSuffix), nil, 0o600))
 	age := func() {
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -101,7 +104,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	age()
 	e := openEngine(t, dir)
-	u := openUser(t, e, "other", 1)
+	u := openUser(t, e, "format", 1) // its log is not taken for a form file
 	expect.OK(t, u.release(u.take(t)))
 	if st := openUser(t, e, "x", 1).state(t); len(st.Holders) != 0 {
 		t.Errorf("state %+v", st)
@@ -112,7 +115,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	e.uptime = func() time.Duration { return uptime() + time.Hour }
 	u = openUser(t, e, "third", 1)
 	expect.OK(t, u.release(u.take(t)))
-	if reply, err := u.call(engine.Request{Kind: engine.Remove}); err != nil || reply.Answers[0].Status != engine.Done {
+	if reply, err := u.call(protocol.Request{Kind: protocol.Remove}); err != nil || reply.Answers[0].Status != protocol.Done {
 		t.Errorf("remove: %+v, %v", reply, err)
 	}
 	age()
@@ -157,8 +160,15 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	}
 	root := as(0, 0)
 	root.granted()
+	sign := (&Engine{dir: dir}).formFile(newestForm)
+	expect.OK(t, os.Chown(sign, 20002, group)) // of a user who was last here long ago
+	long := time.Now().Add(-2 * knownFor)
+	expect.OK(t, os.Chtimes(sign, long, long))
 	alice := as(20001, group)
 	alice.Says("queued")
+	if info, err := os.Stat(sign); err != nil || time.Since(info.ModTime()) > knownFor {
+		t.Errorf("the form that alice can read was announced last at %v, %v", info.ModTime(), err)
+	}
 	bob := as(20002, group)
 	bob.Says("queued")
 	if err := as(20003, 20003).Wait(expect.Within(t)); err == nil || !strings.Contains(complaint.String(), "permission denied") {
@@ -175,29 +185,50 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 }
 
 // A step changes nothing on a full disk. A limit of the file size simulates it without
-// root.
+// root, in a process of its own: a limited test would also fail to write its log for go test.
 func TestFullDiskChangesNothing(t *testing.T) {
-	dir := t.TempDir()
-	u := openUser(t, openEngine(t, dir), "x", 1)
-	held := u.take(t)
-	info, err := os.Stat(logOf(dir))
-	expect.OK(t, err)
+	expect.OK(t, child.Run(t, fullDiskRole, t.TempDir()).Wait(expect.Within(t)))
+}
+
+func fullDisk(dir string) error {
+	e, err := New(dir, nil)
+	if err != nil {
+		return err
+	}
+	u, err := newUser(e, "x", 1)
+	if err != nil {
+		return err
+	}
+	held, err := u.acquire()
+	if err != nil {
+		return err
+	}
+	before, err := os.Stat(logOf(dir))
+	if err != nil {
+		return err
+	}
 	var old unix.Rlimit
-	expect.OK(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
-	expect.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 10, Max: old.Max}))
-	_, err = u.call(engine.Request{Kind: engine.Release, ID: held})
-	expect.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old))
-	var e *engine.Error
-	if !errors.As(err, &e) || !e.NotExecuted || e.Temporary || e.Hint == "" {
-		t.Fatalf("error %#v", err)
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		return err
 	}
-	if after, err := os.Stat(logOf(dir)); err != nil || after.Size() != info.Size() {
-		t.Errorf("%v bytes, %v; it had %d", after.Size(), err, info.Size())
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(before.Size()) + 10, Max: old.Max}); err != nil {
+		return err
 	}
-	if st := u.state(t); len(st.Holders) != 1 {
-		t.Errorf("state %+v", st)
+	_, err = u.call(protocol.Request{Kind: protocol.Release, ID: held})
+	var failure *engine.Error
+	if !errors.As(err, &failure) || !failure.NotExecuted || failure.Temporary || failure.Hint == "" {
+		return fmt.Errorf("the release on a full disk: error %#v", err)
 	}
-	expect.OK(t, u.release(held))
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		return err
+	}
+	if after, err := os.Stat(logOf(dir)); err != nil || after.Size() != before.Size() {
+		return fmt.Errorf("the log had %d bytes; now %v, %v", before.Size(), after, err)
+	}
+	if st, err := u.session.State(context.Background()); err != nil || len(st.Holders) != 1 {
+		return fmt.Errorf("state %+v, %v", st, err)
+	}
+	return u.release(held)
 }
 
 // waitingProcesses are processes in the order of their wait for a permit, and its holder.
@@ -223,7 +254,7 @@ func queue(tb testing.TB, n int) *waitingProcesses {
 
 func (c *waitingProcesses) renew(tb testing.TB) {
 	tb.Helper()
-	if got := c.holder.status(tb, engine.Request{Kind: engine.Renew, ID: c.held, Lease: c.holder.lease}); got != engine.Granted {
+	if got := c.holder.status(tb, protocol.Request{Kind: protocol.Renew, ID: c.held, Lease: c.holder.lease}); got != protocol.Granted {
 		tb.Fatalf("renewal: status %v", got)
 	}
 }

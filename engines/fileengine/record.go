@@ -8,6 +8,7 @@ import (
 	"sema/engine"
 	"sema/internal/ledger"
 	"sema/internal/pack"
+	"sema/internal/protocol"
 )
 
 // A log has a line with its form, a frame with the header, and a frame for each record. A
@@ -49,7 +50,7 @@ type record struct {
 	Lost   []string // clients that could not be reached during the step
 	Client string   // "": there is no call; only the time advances
 	Who    engine.Client
-	Call   engine.Call
+	Call   protocol.Call
 }
 
 // frame appends a frame to b. It returns b and the checksum for the next frame.
@@ -129,7 +130,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		rec.Call.Number = r.Uint()
 		r.Bits(&rec.Call.Fence)
 		for range r.Count() {
-			q := engine.Request{Kind: engine.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
+			q := protocol.Request{Kind: protocol.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
 			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
 			named, reports, auto := false, false, false
 			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
@@ -140,7 +141,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 				q.Who = &who
 			}
 			if reports {
-				q.Totals = &engine.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}
+				q.Totals = &protocol.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}
 			}
 			if auto {
 				q.Auto = &engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}

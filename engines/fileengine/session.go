@@ -3,7 +3,7 @@ package fileengine
 import (
 	"context"
 	"errors"
-	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +11,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // session is one client's access to one semaphore.
@@ -18,30 +19,30 @@ type session struct {
 	log    *log
 	id     string
 	who    engine.Client
-	notify func(engine.Notification)
+	notify func(protocol.Notification)
 
 	lasting atomic.Bool // tickets live as long as this process
+	closed  atomic.Bool
 
 	mu      sync.Mutex
-	waiting map[engine.ID]int64 // tickets and their lives, as in engine.Answer.Ticket
-	closed  bool
+	waiting map[engine.ID]int64 // tickets and their lives, as in protocol.Answer.Ticket
 }
 
-// Client implements engine.Session.
+// Client implements protocol.Session.
 func (s *session) Client() string { return s.id }
 
-// Lasting implements engine.Lasting.
+// Lasting implements protocol.Lasting.
 func (s *session) Lasting() bool {
 	s.lasting.Store(true)
 	return true
 }
 
-// Step implements engine.Session.
-func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
+// Step implements protocol.Session.
+func (s *session) Step(ctx context.Context, c protocol.Call) (reply protocol.Reply, err error) {
 	creates, asks := false, false
 	for _, r := range c.Requests {
-		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit && r.Limit > 0
-		asks = asks || r.Kind == engine.Ask
+		creates = creates || r.Kind == protocol.Ask || r.Kind == protocol.SetLimit && r.Limit > 0
+		asks = asks || r.Kind == protocol.Ask
 	}
 	c.Keep = 0 // this engine cannot recall a kept permit
 	if asks && s.lasting.Load() {
@@ -50,7 +51,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 			c.Requests[i].Ticket = 0
 		}
 	}
-	if s.isClosed() {
+	if s.closed.Load() {
 		err = engine.ErrClosed
 	} else if asks {
 		err = s.log.engine.ensureInbox(false)
@@ -67,17 +68,17 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 
 // carryOut executes a call. If an Ask was refused although nobody waits, it removes dead
 // holders and tries again.
-func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
+func (s *session) carryOut(t *step, c protocol.Call) protocol.Reply {
 	reply := t.carryOut(record{Client: s.id, Who: s.who, Call: c})
 	_, waits := t.log.ledger.Head()
 	var refused []int
 	for i, a := range reply.Answers {
-		if a.Status == engine.Refused && !waits {
+		if a.Status == protocol.Refused && !waits {
 			refused = append(refused, i)
 		}
 	}
-	if len(refused) > 0 && t.reapHolders() {
-		again := engine.Call{Number: c.Number}
+	if len(refused) > 0 && len(t.reapDead(t.log.holders())) > 0 {
+		again := protocol.Call{Number: c.Number}
 		for _, i := range refused {
 			again.Requests = append(again.Requests, c.Requests[i])
 		}
@@ -95,12 +96,12 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 }
 
 // note records which tickets wait.
-func (s *session) note(c engine.Call, reply engine.Reply) {
+func (s *session) note(c protocol.Call, reply protocol.Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, a := range reply.Answers {
 		id := c.Requests[i].ID
-		if a.Status == engine.Queued {
+		if a.Status == protocol.Queued {
 			s.waiting[id] = a.Ticket
 		} else {
 			delete(s.waiting, id)
@@ -112,9 +113,9 @@ func (s *session) note(c engine.Call, reply engine.Reply) {
 }
 
 // deliver passes a notification on, with each grant of a waiting ticket once.
-func (s *session) deliver(n engine.Notification) {
+func (s *session) deliver(n protocol.Notification) {
 	s.mu.Lock()
-	var grants []engine.Grant
+	var grants []protocol.Grant
 	for _, g := range n.Grants {
 		if life, ok := s.waiting[g.ID]; ok && g.Ticket >= life {
 			delete(s.waiting, g.ID)
@@ -122,85 +123,62 @@ func (s *session) deliver(n engine.Notification) {
 		}
 	}
 	n.Grants = grants
-	closed := s.closed
 	s.mu.Unlock()
-	if !closed && !n.Empty() {
+	if !s.closed.Load() && !n.Empty() {
 		s.notify(n)
 	}
 }
 
-// tickets returns the waiting tickets and their lives.
-func (s *session) tickets() map[engine.ID]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.waiting)
-}
-
-// forget removes a ticket that is not in the log any more.
-func (s *session) forget(id engine.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, id)
-}
-
-func (s *session) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// State implements engine.Session. It leaves out the permits and tickets of dead processes.
+// State implements protocol.Session. It leaves out the permits and tickets of dead processes.
 func (s *session) State(ctx context.Context) (state engine.State, err error) {
-	if s.isClosed() {
-		return state, fail("state", s.log.name, engine.ErrClosed)
-	}
-	known := false
-	err = s.log.step(ctx, false, false, func(t *step) {
-		var dead []string
+	err = s.read(ctx, "state", func(t *step) {
+		var processes []string
 		for _, client := range t.log.ledger.Clients() {
-			if process := processOf(client); !slices.Contains(dead, process) && !t.alive(process) {
-				dead = append(dead, process)
-			}
+			processes = append(processes, processOf(client))
 		}
-		if len(dead) > 0 {
-			t.carryOut(record{Reap: dead})
+		if len(t.reapDead(slices.Compact(processes))) > 0 {
 			t.reapBlockers()
 		}
-		state, known = t.log.ledger.State(t.at), true
+		state = t.log.ledger.State(t.at)
 	})
-	if known || errors.Is(err, errNoLog) {
-		return state, nil // even if the record about dead processes could not be written
-	}
-	return state, fail("state", s.log.name, err)
+	return state, err
 }
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (reports engine.Reports, err error) {
-	if s.isClosed() {
-		return reports, fail("reports", s.log.name, engine.ErrClosed)
-	}
-	err = s.log.step(ctx, false, false, func(t *step) { reports = t.log.ledger.Reports(t.at) })
-	if errors.Is(err, errNoLog) {
-		err = nil
-	}
-	return reports, fail("reports", s.log.name, err)
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (reports protocol.Reports, err error) {
+	err = s.read(ctx, "reports", func(t *step) { reports = t.log.ledger.Reports(t.at) })
+	return reports, err
 }
 
-// Close implements engine.Session. It releases waiting tickets, because nobody would
-// receive their grants. It keeps a ticket that another session has asked for since.
-func (s *session) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	var c engine.Call
-	c.Number = 1<<64 - 1
-	for id := range s.waiting {
-		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id, Mine: true})
+// read calls f with the log, unless there is none. It succeeds even if the records that f
+// adds cannot be written.
+func (s *session) read(ctx context.Context, op string, f func(t *step)) error {
+	if s.closed.Load() {
+		return fail(op, s.log.name, engine.ErrClosed)
 	}
-	s.mu.Unlock()
-	if closed {
+	done := false
+	err := s.log.step(ctx, false, false, func(t *step) {
+		f(t)
+		done = true
+	})
+	if done || errors.Is(err, errNoLog) {
 		return nil
 	}
+	return fail(op, s.log.name, err)
+}
+
+// Close implements protocol.Session. It releases waiting tickets, because nobody would
+// receive their grants. It keeps a ticket that another session has asked for since.
+func (s *session) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.mu.Lock()
+	c := protocol.Call{Number: math.MaxUint64}
+	for id := range s.waiting {
+		c.Requests = append(c.Requests, protocol.Request{Kind: protocol.Release, ID: id, Mine: true})
+	}
+	s.mu.Unlock()
 	if len(c.Requests) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
 		defer cancel()

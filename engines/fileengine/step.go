@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // step is one locked use of a log. It appends some records, often one.
 type step struct {
 	log  *log
 	at   int64
-	text []byte                          // records to append
-	news map[string]*engine.Notification // by client
-	look map[string]bool                 // clients whose processes should look at the log
-	out  map[string]outbox               // open pipes of other processes
+	text []byte                            // records to append
+	news map[string]*protocol.Notification // by client
+	look map[string]bool                   // clients whose processes should look at the log
+	out  map[string]outbox                 // open pipes of other processes
 }
 
 // step calls f with the locked log, and notifies the clients concerned.
@@ -26,10 +27,10 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	}
 	s := &step{
 		log: l, at: l.now(),
-		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
+		news: map[string]*protocol.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
 	for client, n := range l.ledger.Notifications() { // about the records of other processes
-		if processOf(client) == l.engine.process {
+		if l.isOwn(client) {
 			s.tell(client, n)
 		}
 	}
@@ -72,14 +73,14 @@ func (s *step) write() error {
 }
 
 // carryOut applies a record to the ledger and collects notifications.
-func (s *step) carryOut(rec record) engine.Reply {
+func (s *step) carryOut(rec record) protocol.Reply {
 	l := s.log
 	rec.At = s.at
 	head, _ := l.ledger.Head()
 	end, held := l.ledger.NextEnd()
 	var behind []engine.ID
 	for _, r := range rec.Call.Requests {
-		if next, ok := l.ledger.Behind(r.ID); ok && r.Kind == engine.Release {
+		if next, ok := l.ledger.Behind(r.ID); ok && r.Kind == protocol.Release {
 			behind = append(behind, next)
 		}
 	}
@@ -110,9 +111,9 @@ func (s *step) carryOut(rec record) engine.Reply {
 }
 
 // grantsAny reports whether a call acquired a permit.
-func grantsAny(rec record, reply engine.Reply) bool {
+func grantsAny(rec record, reply protocol.Reply) bool {
 	for i, a := range reply.Answers {
-		if a.Status == engine.Granted && rec.Call.Requests[i].Kind == engine.Ask {
+		if a.Status == protocol.Granted && rec.Call.Requests[i].Kind == protocol.Ask {
 			return true
 		}
 	}
@@ -123,39 +124,36 @@ func grantsAny(rec record, reply engine.Reply) bool {
 // a new head of the queue. It also ends leases whose time is over.
 func (s *step) reapBlockers() {
 	l := s.log
-	reaped := map[string]bool{l.engine.process: true}
+	var reaped []string
 	for {
 		suspects := l.inFront()
 		head, waits := l.ledger.Head()
 		if client := l.ledger.Via(head); waits && s.look[client] {
 			suspects = append(suspects, processOf(client))
 		}
-		var dead []string
-		for _, process := range suspects {
-			if l.watches[process] == nil && !reaped[process] && !s.alive(process) {
-				dead, reaped[process] = append(dead, process), true
-			}
-		}
-		end, held := l.ledger.NextEnd()
-		if len(dead) == 0 && (!waits || !held || end > s.at) {
+		dead := s.reapDead(slices.DeleteFunc(suspects, func(process string) bool {
+			return l.watches[process] != nil || slices.Contains(reaped, process)
+		}))
+		reaped = append(reaped, dead...)
+		if end, held := l.ledger.NextEnd(); waits && held && end <= s.at {
+			s.carryOut(record{}) // ends leases
+		} else if len(dead) == 0 {
 			return
 		}
-		s.carryOut(record{Reap: dead})
 	}
 }
 
-// reapHolders removes all dead holders, and reports whether there were any.
-func (s *step) reapHolders() bool {
-	var dead []string
-	for _, process := range s.log.holders() {
-		if !s.alive(process) {
+// reapDead removes those of the given processes that are dead, and returns them.
+func (s *step) reapDead(processes []string) (dead []string) {
+	for _, process := range processes {
+		if !slices.Contains(dead, process) && !s.alive(process) {
 			dead = append(dead, process)
 		}
 	}
 	if len(dead) > 0 {
 		s.carryOut(record{Reap: dead})
 	}
-	return len(dead) > 0
+	return dead
 }
 
 // reach reports whether a client's process is alive, and keeps its pipe open for messages.
@@ -176,15 +174,11 @@ func (s *step) reach(client string) bool {
 
 // alive reports whether a process is alive.
 func (s *step) alive(process string) bool {
-	if _, reached := s.out[process]; reached || process == s.log.engine.process {
-		return true
-	}
-	out, alive := openOutbox(s.log.engine.pipePath(process))
-	out.close()
-	return alive
+	_, reached := s.out[process]
+	return reached || process == s.log.engine.process || isAlive(s.log.engine.pipePath(process))
 }
 
-func (s *step) tell(client string, n *engine.Notification) {
+func (s *step) tell(client string, n *protocol.Notification) {
 	s.setUntil(n)
 	to := s.news[client]
 	if to == nil {
@@ -196,7 +190,7 @@ func (s *step) tell(client string, n *engine.Notification) {
 
 // setUntil sets Until of the grants. It replaces a grant whose lease has ended by a request to
 // ask again.
-func (s *step) setUntil(n *engine.Notification) {
+func (s *step) setUntil(n *protocol.Notification) {
 	for i, g := range slices.Backward(n.Grants) {
 		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
 			n.Grants[i].Until = s.log.localTime(end)
@@ -212,7 +206,7 @@ func (s *step) recheckAll() {
 	_ = s.log.engine.ensureInbox(true) // the next step reports the error
 	s.compare()
 	for _, session := range s.log.engine.sessionsOf(s.log) {
-		s.tell(session.id, &engine.Notification{Ask: true, Renew: true})
+		s.tell(session.id, &protocol.Notification{Ask: true, Renew: true})
 	}
 }
 
@@ -221,15 +215,17 @@ func (s *step) recheckAll() {
 func (s *step) compare() {
 	l := s.log
 	for _, session := range l.engine.sessionsOf(l) {
-		for id, life := range session.tickets() {
+		session.mu.Lock()
+		for id, life := range session.waiting {
 			if g, _, ok := l.ledger.Permit(s.at, id); ok {
 				g.Ticket = life
-				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
+				s.tell(session.id, &protocol.Notification{Grants: []protocol.Grant{g}})
 			} else if !l.ledger.Waits(id) {
-				session.forget(id)
-				s.tell(session.id, &engine.Notification{Ask: true})
+				delete(session.waiting, id)
+				s.tell(session.id, &protocol.Notification{Ask: true})
 			}
 		}
+		session.mu.Unlock()
 	}
 }
 
@@ -237,19 +233,19 @@ func (s *step) compare() {
 func (s *step) deliver() {
 	e := s.log.engine
 	for client, n := range s.news {
-		if process := processOf(client); process == e.process {
+		if s.log.isOwn(client) {
 			if session := e.session(client); session != nil {
 				session.deliver(*n)
 			}
 		} else if !n.Empty() && s.reach(client) {
-			s.out[process].send(s.message(client, n))
+			s.out[processOf(client)].send(s.message(client, n))
 			if (n.Ask || n.Recheck > 0) && len(n.Grants) == 0 {
 				delete(s.look, client) // the client's next ask reads the log anyway
 			}
 		}
 	}
 	for client := range s.look {
-		if processOf(client) != e.process && s.reach(client) {
+		if !s.log.isOwn(client) && s.reach(client) {
 			s.out[processOf(client)].send(s.message(client, nil))
 		}
 	}
@@ -341,7 +337,7 @@ func (l *log) updateWatchers() {
 		l.timer.Stop()
 	}
 	head, _ := l.ledger.Head()
-	if end, held := l.ledger.NextEnd(); held && processOf(l.ledger.Via(head)) == l.engine.process {
+	if end, held := l.ledger.NextEnd(); held && l.isOwn(l.ledger.Via(head)) {
 		in := time.Duration(end-l.now())*time.Microsecond + time.Millisecond
 		l.timer = time.AfterFunc(in, l.look)
 	}

@@ -20,12 +20,7 @@ func (e *Engine) sweepSometimes() {
 	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
 		return
 	}
-	if f, err := os.OpenFile(e.path(sweptFile), os.O_CREATE|os.O_WRONLY|noFollow, e.mode); err == nil {
-		if e.options.Shared {
-			_ = f.Chmod(e.mode)
-		}
-		_, _ = f.WriteAt([]byte("\n"), 0)
-		_ = f.Close()
+	if e.touch(e.path(sweptFile)) == nil {
 		e.sweep()
 	}
 }
@@ -45,32 +40,26 @@ func (e *Engine) sweep() {
 		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
 			continue // the process of a new file may not have opened it yet
 		}
-		if n, ok := strings.CutPrefix(name, formPrefix); ok && time.Since(info.ModTime()) > knownFor {
-			if _, err := strconv.Atoi(n); err == nil && os.Remove(e.path(name)) == nil {
-				removed++
-			}
-			continue
-		}
-		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
+		unused := false
 		switch filepath.Ext(name) {
+		case "":
+			form, is := strings.CutPrefix(name, formPrefix)
+			_, err := strconv.Atoi(form)
+			unused = is && err == nil && time.Since(info.ModTime()) > knownFor
 		case lifeSuffix, tempSuffix:
-			out, alive := openOutbox(e.pipePath(process))
-			out.close()
-			if !alive && os.Remove(e.path(name)) == nil {
-				removed++
-			}
-		case logSuffix:
-			if m, ok := e.readUnlocked(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
-				removed++
-			}
+			process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
+			unused = !isAlive(e.pipePath(process))
+		}
+		if unused && os.Remove(e.path(name)) == nil || filepath.Ext(name) == logSuffix && e.removeOver(name) {
+			removed++
 		}
 	}
 }
 
-// removeOver locks the log of an ended semaphore, and removes it if no process has used
-// it since.
-func (e *Engine) removeOver(name string) (removed bool) {
-	path := e.path(fileName(name))
+// removeOver removes the log of an ended semaphore. It ignores a log that another process
+// has locked.
+func (e *Engine) removeOver(file string) (removed bool) {
+	path := e.path(file)
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return false
@@ -80,11 +69,9 @@ func (e *Engine) removeOver(name string) (removed bool) {
 		return false
 	}
 	defer unlockFile(f)
-	here, err1 := f.Stat()
-	there, err2 := os.Lstat(path)
-	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+	if _, is := fileAt(path, f); !is {
 		return false
 	}
-	m, ok := e.readUnlocked(fileName(name))
+	m, ok := e.readUnlocked(file)
 	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
 }

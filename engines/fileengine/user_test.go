@@ -10,42 +10,43 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // user is a minimal client: it asks, waits for the notification, and releases.
 type user struct {
 	engine  *Engine
-	session engine.Session
+	session protocol.Session
 	number  atomic.Uint64
 	limit   int
 	lease   time.Duration
-	told    chan engine.Notification
+	told    chan protocol.Notification
 	came    map[engine.ID]time.Time // the time of the first ask
 }
 
 const testLease = time.Minute
 
 func newUser(e *Engine, name string, limit int) (*user, error) {
-	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000), came: map[engine.ID]time.Time{}}
+	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan protocol.Notification, 1000), came: map[engine.ID]time.Time{}}
 	var err error
-	u.session, err = e.Open(name, engine.Client{Host: "h", PID: os.Getpid()}, func(n engine.Notification) { u.told <- n })
-	if err == nil && !u.session.(engine.Lasting).Lasting() {
+	u.session, err = e.Open(name, engine.Client{Host: "h", PID: os.Getpid()}, func(n protocol.Notification) { u.told <- n })
+	if err == nil && !u.session.(protocol.Lasting).Lasting() {
 		err = fmt.Errorf("tickets do not last")
 	}
 	return u, err
 }
 
-func (u *user) call(requests ...engine.Request) (engine.Reply, error) {
+func (u *user) call(requests ...protocol.Request) (protocol.Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
-	return u.session.Step(ctx, engine.Call{Number: u.number.Add(1), Requests: requests})
+	return u.session.Step(ctx, protocol.Call{Number: u.number.Add(1), Requests: requests})
 }
 
-func (u *user) ask(wait bool) engine.Request {
+func (u *user) ask(wait bool) protocol.Request {
 	id := engine.ID{Client: u.session.Client(), Number: u.number.Add(1), Weight: 1}
 	u.came[id] = time.Now()
-	return engine.Request{
-		Kind: engine.Ask, ID: id, Limit: u.limit, Lease: u.lease, Ticket: u.lease / 6, Wait: wait,
+	return protocol.Request{
+		Kind: protocol.Ask, ID: id, Limit: u.limit, Lease: u.lease, Ticket: u.lease / 6, Wait: wait,
 	}
 }
 
@@ -57,10 +58,10 @@ func (u *user) acquire() (engine.ID, error) {
 		if err != nil {
 			return r.ID, err
 		}
-		if reply.Answers[0].Status == engine.Granted {
+		if reply.Answers[0].Status == protocol.Granted {
 			return r.ID, nil
 		}
-		if reply.Answers[0].Status != engine.Queued {
+		if reply.Answers[0].Status != protocol.Queued {
 			return r.ID, fmt.Errorf("answered %+v", reply.Answers[0])
 		}
 		if err := u.await(r.ID); err != errAskAgain {
@@ -90,8 +91,8 @@ func (u *user) await(id engine.ID) error {
 }
 
 func (u *user) release(id engine.ID) error {
-	reply, err := u.call(engine.Request{Kind: engine.Release, ID: id})
-	if err == nil && reply.Answers[0].Status != engine.Done {
+	reply, err := u.call(protocol.Request{Kind: protocol.Release, ID: id})
+	if err == nil && reply.Answers[0].Status != protocol.Done {
 		err = fmt.Errorf("release of %s answered %+v", id, reply.Answers[0])
 	}
 	return err
@@ -116,13 +117,13 @@ func openUser(tb testing.TB, e *Engine, name string, limit int) *user {
 func (u *user) take(tb testing.TB) engine.ID {
 	tb.Helper()
 	r := u.ask(false)
-	if got := u.status(tb, r); got != engine.Granted {
+	if got := u.status(tb, r); got != protocol.Granted {
 		tb.Fatalf("asked for a free permit: status %v", got)
 	}
 	return r.ID
 }
 
-func (u *user) status(tb testing.TB, r engine.Request) engine.Status {
+func (u *user) status(tb testing.TB, r protocol.Request) protocol.Status {
 	tb.Helper()
 	reply, err := u.call(r)
 	expect.OK(tb, err)
@@ -151,7 +152,7 @@ func (u *user) granted(tb testing.TB, id engine.ID) {
 			if n.Ask {
 				r := u.ask(true)
 				r.ID, r.Waited = id, time.Since(u.came[id])
-				if u.status(tb, r) == engine.Granted {
+				if u.status(tb, r) == protocol.Granted {
 					return
 				}
 			}

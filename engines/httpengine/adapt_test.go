@@ -11,6 +11,7 @@ import (
 	"sema/engines/httpengine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/server"
 )
 
@@ -34,37 +35,37 @@ func TestHoldersAdaptTheLimit(t *testing.T) {
 	e, err := httpengine.New(web.URL, &httpengine.Options{Token: "worker.secret-of-the-worker"})
 	expect.OK(t, err)
 	defer func() { _ = e.Close() }()
-	session, err := e.Open("vendor", engine.Self(""), func(engine.Notification) {})
+	session, err := e.Open("vendor", engine.Self(""), func(protocol.Notification) {})
 	expect.OK(t, err)
 	number := uint64(0)
-	step := func(r engine.Request) (engine.Status, error) {
+	step := func(r protocol.Request) (protocol.Status, error) {
 		number++
-		reply, err := session.Step(expect.Within(t), engine.Call{Number: number, Requests: []engine.Request{r}})
+		reply, err := session.Step(expect.Within(t), protocol.Call{Number: number, Requests: []protocol.Request{r}})
 		if err != nil {
 			return 0, err
 		}
 		return reply.Answers[0].Status, nil
 	}
-	want := func(r engine.Request, want engine.Status) {
+	want := func(r protocol.Request, want protocol.Status) {
 		t.Helper()
 		if got, err := step(r); err != nil || got != want {
 			t.Fatalf("%v: %v, %v; want %v", r.Kind, got, err, want)
 		}
 	}
 	auto := &engine.Auto{Min: 2, Max: 9}
-	want(engine.Request{Kind: engine.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 5, Lease: expect.Patience, Ticket: expect.Patience}, engine.Granted)
-	want(engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: 7, Waited: 1}}, engine.Done)
+	want(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 5, Lease: expect.Patience, Ticket: expect.Patience}, protocol.Granted)
+	want(protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: 7, Waited: 1}}, protocol.Done)
 	for range 2 {
-		want(engine.Request{Kind: engine.SetLimit, Limit: 6, Auto: auto}, engine.Done)
+		want(protocol.Request{Kind: protocol.SetLimit, Limit: 6, Auto: auto}, protocol.Done)
 	}
-	for what, r := range map[string]engine.Request{
-		"another's limit": {Kind: engine.SetLimit, Limit: 8, Pin: true}, "no totals": {Kind: engine.Report}, "no limit": {Kind: engine.SetLimit, Auto: auto},
+	for what, r := range map[string]protocol.Request{
+		"another's limit": {Kind: protocol.SetLimit, Limit: 8, Pin: true}, "no totals": {Kind: protocol.Report}, "no limit": {Kind: protocol.SetLimit, Auto: auto},
 	} {
 		if got, err := step(r); err == nil {
 			t.Errorf("%s: %v", what, got)
 		}
 	}
-	r, err := session.(engine.Reporting).Reports(expect.Within(t))
+	r, err := session.(protocol.Reporting).Reports(expect.Within(t))
 	expect.OK(t, err)
 	if r.Limit != 6 || len(r.Totals) != 1 || r.Auto != *auto {
 		t.Errorf("%+v", r)

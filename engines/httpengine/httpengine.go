@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -119,8 +120,8 @@ func printable(u *url.URL) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. It returns the names that the token may see.
+// List implements sema.Engine. It returns the names that the token may see.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	names := []string{}
 	if err := e.get(ctx, "list", "", "/v1/engine/list", &names); err != nil {
@@ -144,7 +145,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Close implements engine.Engine.
+// Close implements sema.Engine.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -155,7 +156,7 @@ func (e *Engine) Close() error {
 		stop()
 	}
 	for _, s := range sessions {
-		s.notify(engine.Notification{Closed: true})
+		s.notify(protocol.Notification{Closed: true})
 	}
 	e.streams.Wait()
 	e.upgraded.close()

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/engines/httpengine"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
@@ -29,7 +28,7 @@ import (
 // it leaves no goroutine after the test, so it works in a bubble of testing/synctest.
 type restartable struct {
 	tb        testing.TB
-	newEngine func() engine.Engine // makes the engine of each new server
+	newEngine func() sema.Engine // makes the engine of each new server
 	listen    func() net.Listener
 	wrap      func(http.Handler) http.Handler // puts a proxy in front of the server
 
@@ -37,12 +36,12 @@ type restartable struct {
 	listener net.Listener
 	http     *http.Server
 	s        *server.Server
-	e        engine.Engine
+	e        sema.Engine
 	done     chan struct{}
 }
 
 // serve starts a server. By default it listens on a socket and has no proxy in front.
-func serve(tb testing.TB, newEngine func() engine.Engine, listen func() net.Listener, wrap func(http.Handler) http.Handler) *restartable {
+func serve(tb testing.TB, newEngine func() sema.Engine, listen func() net.Listener, wrap func(http.Handler) http.Handler) *restartable {
 	if listen == nil {
 		listen = samePort(tb)
 	}
@@ -132,7 +131,7 @@ func (r *restartable) semaphore(limit int, o *sema.Options) *sema.Semaphore {
 	return s
 }
 
-func memory() engine.Engine { return memengine.New() }
+func memory() sema.Engine { return memengine.New() }
 
 // overMemory makes servers that keep semaphores in memory, and lose them in a restart.
 func overMemory(listen func() net.Listener, wrap func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
@@ -144,17 +143,17 @@ func overMemory(listen func() net.Listener, wrap func(http.Handler) http.Handler
 }
 
 // unclosed is an engine that stays open when its server closes it.
-type unclosed struct{ engine.Engine }
+type unclosed struct{ sema.Engine }
 
 func (unclosed) Close() error { return nil }
 
 func overSameMemory(tb testing.TB) *restartable {
 	e := memengine.New()
 	tb.Cleanup(func() { _ = e.Close() })
-	return serve(tb, func() engine.Engine { return unclosed{e} }, inMemory, nil)
+	return serve(tb, func() sema.Engine { return unclosed{e} }, inMemory, nil)
 }
 
-func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
+func redisAt(tb testing.TB, s *redistest.Server) sema.Engine {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
 	e, err := redisengine.New(rdb, nil)
 	expect.OK(tb, err)
@@ -167,7 +166,7 @@ func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
 
 // overSameRedis makes a server with a Redis that outlives it.
 func overSameRedis(tb testing.TB, s *redistest.Server) *restartable {
-	return serve(tb, func() engine.Engine { return redisAt(tb, s) }, nil, nil)
+	return serve(tb, func() sema.Engine { return redisAt(tb, s) }, nil, nil)
 }
 
 // overTwo makes two servers with one Redis. Clients use them alternately.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -17,7 +18,7 @@ type session struct {
 	engine *Engine
 	name   string
 	who    engine.Client
-	notify func(engine.Notification)
+	notify func(protocol.Notification)
 	client string
 	opened atomic.Bool // a server has answered a call
 	closed atomic.Bool
@@ -35,19 +36,19 @@ type session struct {
 // until the leases granted in it have ended.
 const maxLives = 16
 
-// Client implements engine.Session.
+// Client implements protocol.Session.
 func (s *session) Client() string { return s.client }
 
-// Step implements engine.Session. If the server does not know the session, Step opens it
+// Step implements protocol.Session. If the server does not know the session, Step opens it
 // and sends the call again.
-func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.closed.Load() || s.engine.isClosed() {
-		return engine.Reply{}, notExecuted("step", s.name, engine.ErrClosed)
+		return protocol.Reply{}, notExecuted("step", s.name, engine.ErrClosed)
 	}
 	highest, used := s.highest, s.used
 	for i := range c.Requests {
 		r := &c.Requests[i]
-		if r.Kind != engine.Ask {
+		if r.Kind != protocol.Ask {
 			continue
 		}
 		used = true
@@ -70,13 +71,13 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	}
 	s.highest, s.used = highest, used
 	if err != nil {
-		return engine.Reply{}, err
+		return protocol.Reply{}, err
 	}
 	return reply, nil
 }
 
 // send sends a call once.
-func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engine.Error) {
+func (s *session) send(ctx context.Context, c protocol.Call) (protocol.Reply, *engine.Error) {
 	step := wire.Step{Client: s.client, Call: c}
 	if s.inner == "" {
 		step.Open = &wire.Open{Name: s.name, Who: s.who, Was: s.earlier}
@@ -96,12 +97,12 @@ func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engin
 	}
 	if failure != nil {
 		failure.Op, failure.Name = "step", s.name
-		return engine.Reply{}, failure
+		return protocol.Reply{}, failure
 	}
 	s.answer = answer[:0]
-	reply := wire.Reply{As: s.inner, Reply: engine.Reply{Answers: make([]engine.Answer, 0, len(c.Requests))}}
+	reply := wire.Reply{As: s.inner, Reply: protocol.Reply{Answers: make([]protocol.Answer, 0, len(c.Requests))}}
 	if err := reply.Read(answer[skip:], s.client); err != nil || reply.As == "" {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: checkURL}
+		return protocol.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: checkURL}
 	}
 	s.inner = reply.As
 	s.opened.Store(true)
@@ -120,14 +121,14 @@ func (s *session) post(ctx context.Context, body []byte) ([]byte, *engine.Error)
 
 var wireType = []string{wire.ContentType}
 
-// State implements engine.Session.
+// State implements protocol.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	return read[engine.State](ctx, s, "state")
 }
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	return read[engine.Reports](ctx, s, "reports")
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
+	return read[protocol.Reports](ctx, s, "reports")
 }
 
 // read requests something about the semaphore. op is also the last part of the path.
@@ -145,7 +146,7 @@ func read[T any](ctx context.Context, s *session, op string) (none T, err error)
 // closeTime bounds the request that closes a session at the server.
 const closeTime = 500 * time.Millisecond
 
-// Close implements engine.Session.
+// Close implements protocol.Session.
 func (s *session) Close() error {
 	e := s.engine
 	e.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -97,7 +97,7 @@ func (e *Engine) askAgain() {
 	}
 	e.mu.Unlock()
 	for _, s := range opened {
-		s.notify(engine.Notification{Ask: true, Renew: true})
+		s.notify(protocol.Notification{Ask: true, Renew: true})
 	}
 }
 

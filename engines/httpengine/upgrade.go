@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -171,7 +172,7 @@ func (l *connPool) call(ctx context.Context, body, buffer []byte) ([]byte, *engi
 		_ = c.SetDeadline(until)
 	}
 	stop := func() bool { return true }
-	if _, timed := ctx.(*engine.Timed); !timed {
+	if _, timed := ctx.(*protocol.Timed); !timed {
 		stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	}
 	answer, err := c.exchange(body, buffer)

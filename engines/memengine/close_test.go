@@ -6,13 +6,14 @@ import (
 
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/protocol"
 )
 
 // A session that is told of the engine's end may call the engine.
 func TestCloseNotifiesWithoutItsLock(t *testing.T) {
 	e := memengine.New()
 	told := 0
-	_, err := e.Open("x", engine.Client{}, func(engine.Notification) {
+	_, err := e.Open("x", engine.Client{}, func(protocol.Notification) {
 		told++
 		if _, err := e.List(context.Background()); err == nil {
 			t.Error("a closed engine lists")

@@ -14,6 +14,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // Engine holds semaphores. Create it with New and share it: two engines know
@@ -40,8 +41,8 @@ func New() *Engine { return &Engine{base: time.Now(), names: map[string]*semapho
 
 func (e *Engine) now() int64 { return e.base.UnixMicro() + time.Since(e.base).Microseconds() }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine.
+// List implements sema.Engine.
 func (e *Engine) List(context.Context) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +104,7 @@ func (e *Engine) sweep() {
 	e.sweepAt = max(64, 2*len(e.names))
 }
 
-// Close implements engine.Engine. All semaphores are forgotten.
+// Close implements sema.Engine. All semaphores are forgotten.
 func (e *Engine) Close() error {
 	var open []*session
 	e.mu.Lock()
@@ -119,7 +120,7 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	for _, s := range open {
-		s.notify(engine.Notification{Closed: true})
+		s.notify(protocol.Notification{Closed: true})
 	}
 	return nil
 }
@@ -129,19 +130,19 @@ type session struct {
 	sem    *semaphore
 	id     string
 	who    engine.Client
-	notify func(engine.Notification)
+	notify func(protocol.Notification)
 	closed bool // guarded by the semaphore's lock
 }
 
 func (s *session) Client() string { return s.id }
 
-// Step implements engine.Session. Notifications are passed on without a lock.
-func (s *session) Step(_ context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session. Notifications are passed on without a lock.
+func (s *session) Step(_ context.Context, c protocol.Call) (protocol.Reply, error) {
 	sem := s.sem
 	sem.mu.Lock()
 	if s.closed {
 		sem.mu.Unlock()
-		return engine.Reply{}, closed("step")
+		return protocol.Reply{}, closed("step")
 	}
 	reply := sem.ledger.Step(s.engine.now(), s.id, s.who, c)
 	news := sem.ledger.Notifications()
@@ -149,7 +150,7 @@ func (s *session) Step(_ context.Context, c engine.Call) (engine.Reply, error) {
 		sem.mu.Unlock()
 		return reply, nil
 	}
-	told := make(map[*session]*engine.Notification, len(news))
+	told := make(map[*session]*protocol.Notification, len(news))
 	for client, n := range news {
 		if to := sem.sessions[client]; to != nil && !n.Empty() {
 			told[to] = n
@@ -162,7 +163,7 @@ func (s *session) Step(_ context.Context, c engine.Call) (engine.Reply, error) {
 	return reply, nil
 }
 
-// State implements engine.Session.
+// State implements protocol.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	if err := ctx.Err(); err != nil {
 		return engine.State{}, err
@@ -175,20 +176,20 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	return s.sem.ledger.State(s.engine.now()), nil
 }
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
 	if err := ctx.Err(); err != nil {
-		return engine.Reports{}, err
+		return protocol.Reports{}, err
 	}
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()
 	if s.closed {
-		return engine.Reports{}, closed("reports")
+		return protocol.Reports{}, closed("reports")
 	}
 	return s.sem.ledger.Reports(s.engine.now()), nil
 }
 
-// Close implements engine.Session.
+// Close implements protocol.Session.
 func (s *session) Close() error {
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // Semaphores that nobody uses any more take no memory for ever.
@@ -17,10 +18,10 @@ func TestIdleSemaphoresAreSweptAway(t *testing.T) {
 		e := New()
 		defer func() { _ = e.Close() }()
 		use := func(n int) {
-			s, err := e.Open(fmt.Sprint("x", n), engine.Client{}, func(engine.Notification) {})
+			s, err := e.Open(fmt.Sprint("x", n), engine.Client{}, func(protocol.Notification) {})
 			expect.OK(t, err)
-			_, err = s.Step(context.Background(), engine.Call{Number: 1, Requests: []engine.Request{
-				{Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Second, Ticket: time.Second},
+			_, err = s.Step(context.Background(), protocol.Call{Number: 1, Requests: []protocol.Request{
+				{Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Second, Ticket: time.Second},
 			}})
 			expect.OK(t, err)
 			expect.OK(t, s.Close())

@@ -19,6 +19,7 @@ import (
 	"sema/engine"
 	"sema/engines/pgengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // grants records the answers that clients of one server received, across its restarts.
@@ -32,31 +33,31 @@ type grants struct {
 // work acquires and releases permits until a call fails, and holds up to twenty. All
 // clients share two semaphores, so that most steps lock the row.
 func (g *grants) work(tb testing.TB, e sema.Engine, name string) {
-	s, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+	s, err := e.Open(name, engine.Client{}, func(protocol.Notification) {})
 	if err != nil {
 		tb.Error(err)
 		return
 	}
 	defer func() { _ = s.Close() }()
-	step := func(n uint64, r engine.Request) (engine.Answer, bool) {
-		reply, err := s.Step(expect.Within(tb), engine.Call{Number: n, Requests: []engine.Request{r}})
+	step := func(n uint64, r protocol.Request) (protocol.Answer, bool) {
+		reply, err := s.Step(expect.Within(tb), protocol.Call{Number: n, Requests: []protocol.Request{r}})
 		var failed *engine.Error
 		for !g.crashing.Load() && errors.As(err, &failed) && failed.Temporary && failed.NotExecuted { // the row was locked for too long
-			reply, err = s.Step(expect.Within(tb), engine.Call{Number: n, Requests: []engine.Request{r}})
+			reply, err = s.Step(expect.Within(tb), protocol.Call{Number: n, Requests: []protocol.Request{r}})
 		}
 		if err != nil {
 			if !g.crashing.Load() {
 				tb.Error(err)
 			}
-			return engine.Answer{}, false
+			return protocol.Answer{}, false
 		}
 		return reply.Answers[0], true
 	}
 	var held []engine.ID
 	for n := uint64(1); ; n++ {
 		id := engine.ID{Client: s.Client(), Number: n, Weight: 1}
-		a, ok := step(2*n, engine.Request{Kind: engine.Ask, ID: id, Limit: 1000, Lease: time.Hour, Ticket: time.Hour})
-		if !ok || a.Status != engine.Granted {
+		a, ok := step(2*n, protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1000, Lease: time.Hour, Ticket: time.Hour})
+		if !ok || a.Status != protocol.Granted {
 			return
 		}
 		g.told.Add(1)
@@ -69,7 +70,7 @@ func (g *grants) work(tb testing.TB, e sema.Engine, name string) {
 		g.mu.Lock()
 		delete(g.held, held[0].String())
 		g.mu.Unlock()
-		if _, ok := step(2*n+1, engine.Request{Kind: engine.Release, ID: held[0]}); !ok {
+		if _, ok := step(2*n+1, protocol.Request{Kind: protocol.Release, ID: held[0]}); !ok {
 			return
 		}
 		g.released.Add(1)
@@ -125,7 +126,7 @@ func crash(t *testing.T, rounds int, open func(*pgxpool.Pool) (sema.Engine, erro
 
 func stateOf(tb testing.TB, e sema.Engine, name string) engine.State {
 	tb.Helper()
-	s, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+	s, err := e.Open(name, engine.Client{}, func(protocol.Notification) {})
 	expect.OK(tb, err)
 	defer func() { _ = s.Close() }()
 	st, err := s.State(expect.Within(tb))

@@ -16,6 +16,7 @@ import (
 	"sema/engines/pgengine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 func query(tb testing.TB, s *server, sql string) {
@@ -109,10 +110,10 @@ func TestErrorHints(t *testing.T) {
 		{"no server", "postgres://sema@/postgres?host=/nowhere", "", nil, false},
 	} {
 		e := engineAt(t, test.address, test.options)
-		session, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+		session, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 		expect.OK(t, err)
-		_, err = session.Step(expect.Within(t), engine.Call{Number: 1, Requests: []engine.Request{{
-			Kind: engine.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+		_, err = session.Step(expect.Within(t), protocol.Call{Number: 1, Requests: []protocol.Request{{
+			Kind: protocol.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
 		}}})
 		var failed *engine.Error
 		if !errors.As(err, &failed) || failed.Temporary == test.lasting || !failed.NotExecuted || !strings.Contains(failed.Hint, test.hint) || failed.Name != "x" {
@@ -168,13 +169,13 @@ func TestSweep(t *testing.T) {
 // waits queues a ticket of a client that does nothing after that.
 func waits(tb testing.TB, e sema.Engine) {
 	tb.Helper()
-	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 	expect.OK(tb, err)
-	reply, err := s.Step(expect.Within(tb), engine.Call{Number: 1, Requests: []engine.Request{{
-		Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+	reply, err := s.Step(expect.Within(tb), protocol.Call{Number: 1, Requests: []protocol.Request{{
+		Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 	}}})
 	expect.OK(tb, err)
-	if got := reply.Answers[0].Status; got != engine.Queued {
+	if got := reply.Answers[0].Status; got != protocol.Queued {
 		tb.Fatal(got)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
 // stalledRole is a process that stops during a step, at the server with the address in its argument.
@@ -263,11 +264,11 @@ func TestReadOnlyByDefault(t *testing.T) {
 // step asks once for a permit of the semaphore x.
 func step(tb testing.TB, e sema.Engine) error {
 	tb.Helper()
-	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 	expect.OK(tb, err)
 	defer func() { _ = s.Close() }()
-	_, err = s.Step(expect.Within(tb), engine.Call{Number: 1, Requests: []engine.Request{{
-		Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+	_, err = s.Step(expect.Within(tb), protocol.Call{Number: 1, Requests: []protocol.Request{{
+		Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
 	}}})
 	return err
 }

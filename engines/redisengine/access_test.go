@@ -22,10 +22,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
 // documented returns the match of pattern's first group in docs/redis.md.
@@ -122,14 +122,14 @@ func everything(t *testing.T, client func() sema.Engine) {
 	}
 	expect.OK(t, operator(t, e, "x").Unset(ctx))
 	late := session(t, e, "y")
-	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
+	c := protocol.Call{Number: 2, Fence: true, Requests: []protocol.Request{late.request(protocol.Ask, 1, time.Minute)}}
 	for range 2 {
 		_, err := late.Step(whole, c)
 		expect.OK(t, err)
 	}
 	late.number = 2
-	late.do(late.request(engine.Release, 1, 0))
-	late.do(engine.Request{Kind: engine.Remove})
+	late.do(late.request(protocol.Release, 1, 0))
+	late.do(protocol.Request{Kind: protocol.Remove})
 }
 
 // deniedTo fails the test if the server refused the user anything.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // The script and the ledger agree in steps that leave work to the next ones.
@@ -13,8 +14,8 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	var m met
 	j := newJudge(newBench(t, &m), true)
 	const lease = 50 * time.Millisecond
-	ask := engine.Request{Kind: engine.Ask, Limit: 1, Lease: lease, Ticket: lease, Wait: true}
-	one := func(rs ...engine.Request) engine.Reply {
+	ask := protocol.Request{Kind: protocol.Ask, Limit: 1, Lease: lease, Ticket: lease, Wait: true}
+	one := func(rs ...protocol.Request) protocol.Reply {
 		c := j.next()
 		c.Requests = rs
 		reply := j.step(j.clients[0], c)
@@ -24,12 +25,12 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	}
 	first := j.clients[0]
 	j.each(j.clients, ask, 0)
-	one(engine.Request{Kind: engine.SetLimit, Limit: 200}) // 199 are served, in parts
+	one(protocol.Request{Kind: protocol.SetLimit, Limit: 200}) // 199 are served, in parts
 	for range 199/mostTurns + 1 {
 		if m.turns.Load() == 0 {
 			t.Fatal("a step took off all tickets")
 		}
-		one(engine.Request{Kind: engine.Renew, ID: engine.ID{Client: first, Number: 1, Weight: 1}, Lease: lease})
+		one(protocol.Request{Kind: protocol.Renew, ID: engine.ID{Client: first, Number: 1, Weight: 1}, Lease: lease})
 	}
 	if n := len(j.ledger.Save().Holders); n != 200 {
 		t.Fatalf("%d hold", n)
@@ -40,12 +41,12 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	ended.ID, ended.Limit, ended.Wait = engine.ID{Client: first, Number: 999, Weight: mostEnds}, 200, false
 	more := ended
 	more.ID = engine.ID{Client: first, Number: 998, Weight: 1}
-	if a := one(ended, more).Answers; a[0].Status != engine.Granted || a[1].Status != engine.Refused {
+	if a := one(ended, more).Answers; a[0].Status != protocol.Granted || a[1].Status != protocol.Refused {
 		t.Errorf("a step ended other than %d leases: %+v", mostEnds, a)
 	}
-	one(engine.Request{Kind: engine.Release, ID: ended.ID})
+	one(protocol.Request{Kind: protocol.Release, ID: ended.ID})
 	for range 3 {
-		one(engine.Request{Kind: engine.Renew, ID: j.last[j.clients[150]], Lease: lease}, engine.Request{Kind: engine.Revoke, ID: j.last[j.clients[199]]})
+		one(protocol.Request{Kind: protocol.Renew, ID: j.last[j.clients[150]], Lease: lease}, protocol.Request{Kind: protocol.Revoke, ID: j.last[j.clients[199]]})
 	}
 	if m.ends.Load() == 0 {
 		t.Error("no step left a lease to the next one")
@@ -53,12 +54,12 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	heavy := ask
 	heavy.ID, heavy.Limit, heavy.Wait = engine.ID{Client: first, Number: 1000, Weight: 200}, 200, false
 	one(heavy)
-	one(engine.Request{Kind: engine.Release, ID: heavy.ID})
+	one(protocol.Request{Kind: protocol.Release, ID: heavy.ID})
 
 	ask.Limit = 200
 	j.each(j.clients, ask, lease) // all keep permits
-	one(engine.Request{Kind: engine.Ask, ID: engine.ID{Client: first, Number: 1001, Weight: 1}, Lease: lease, Ticket: lease, Wait: true})
-	one(engine.Request{Kind: engine.Pause})
+	one(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: first, Number: 1001, Weight: 1}, Lease: lease, Ticket: lease, Wait: true})
+	one(protocol.Request{Kind: protocol.Pause})
 	if m.told.Load() == 0 {
 		t.Error("no step left a keeper to the next one")
 	}
@@ -70,7 +71,7 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	t.Parallel()
 	var m met
 	j := newJudge(newBench(t, &m), false)
-	step := func(rs ...engine.Request) engine.Reply {
+	step := func(rs ...protocol.Request) protocol.Reply {
 		c := j.next()
 		c.Requests = rs
 		reply := j.step(j.clients[0], c)
@@ -78,22 +79,22 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 		j.sync(t)
 		return reply
 	}
-	ask := func(number uint64) engine.Request {
-		return engine.Request{
-			Kind: engine.Ask, ID: engine.ID{Client: j.clients[0], Number: number, Weight: 1}, Limit: 1,
+	ask := func(number uint64) protocol.Request {
+		return protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: j.clients[0], Number: number, Weight: 1}, Limit: 1,
 			Lease: time.Second, Ticket: time.Second, Wait: true,
 		}
 	}
-	pin, pause := engine.Request{Kind: engine.SetLimit, Limit: 1, Pin: true}, engine.Request{Kind: engine.Pause}
-	unset, unpause, remove := engine.Request{Kind: engine.UnsetLimit}, engine.Request{Kind: engine.Unpause}, engine.Request{Kind: engine.Remove}
-	for what, rs := range map[string][]engine.Request{
+	pin, pause := protocol.Request{Kind: protocol.SetLimit, Limit: 1, Pin: true}, protocol.Request{Kind: protocol.Pause}
+	unset, unpause, remove := protocol.Request{Kind: protocol.UnsetLimit}, protocol.Request{Kind: protocol.Unpause}, protocol.Request{Kind: protocol.Remove}
+	for what, rs := range map[string][]protocol.Request{
 		"pinned": {pin}, "paused": {pause}, "pinned, and no longer paused": {pin, pause, unpause}, "paused, and no longer pinned": {pin, pause, unset},
 		"paused, with a limit that never was pinned": {pause, unset}, "pinned, and never paused": {pin, unpause},
 	} {
 		step(ask(1), ask(2), ask(3))
 		step(rs...)
 		j.pass(t, time.Hour)
-		if reply := step(remove); reply.Answers[0].Status != engine.Done {
+		if reply := step(remove); reply.Answers[0].Status != protocol.Done {
 			t.Errorf("%s: after an hour without use it cannot be removed: %+v", what, reply)
 		}
 	}
@@ -114,12 +115,12 @@ func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {
 	t.Parallel()
 	var m met
 	j := newJudge(newBench(t, &m), false)
-	set := func(client string, number uint64, fence bool) engine.Reply {
-		reply := j.step(client, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: int(number), Pin: true}}})
+	set := func(client string, number uint64, fence bool) protocol.Reply {
+		reply := j.step(client, protocol.Call{Number: number, Fence: fence, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: int(number), Pin: true}}})
 		j.sync(t)
 		return reply
 	}
-	late := func(reply engine.Reply) bool { return reply.Answers == nil }
+	late := func(reply protocol.Reply) bool { return reply.Answers == nil }
 	a, b := j.clients[0], j.clients[1]
 	set(a, 10, true)
 	j.pass(t, 50*time.Minute)
@@ -157,7 +158,7 @@ func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
 		{time.Hour, 0, false},
 	} {
 		now = now.Add(c.after)
-		who := s.describe(now, engine.Call{Requests: []engine.Request{{Kind: engine.Ask, Lease: c.lease}}})
+		who := s.describe(now, protocol.Call{Requests: []protocol.Request{{Kind: protocol.Ask, Lease: c.lease}}})
 		if said := who != nil; said != c.says {
 			t.Errorf("%v later, with a lease of %v: described: %v", c.after, c.lease, said)
 		}

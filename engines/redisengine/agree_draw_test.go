@@ -9,6 +9,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 func one(t *rapid.T, in int, what string) bool { return rapid.IntRange(1, in).Draw(t, what) == 1 }
@@ -63,42 +64,42 @@ func (j *judge) limit(t *rapid.T) int {
 	return rapid.IntRange(1, 6).Draw(t, "limit")
 }
 
-func (j *judge) request(t *rapid.T, client string) engine.Request {
-	kind := rapid.SampledFrom([]engine.Kind{
-		engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Renew,
-		engine.Release, engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit,
-		engine.Remove, engine.Unpause,
+func (j *judge) request(t *rapid.T, client string) protocol.Request {
+	kind := rapid.SampledFrom([]protocol.Kind{
+		protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Renew, protocol.Renew,
+		protocol.Release, protocol.Release, protocol.Release, protocol.Release, protocol.Revoke, protocol.SetLimit, protocol.UnsetLimit,
+		protocol.Remove, protocol.Unpause,
 	}).Draw(t, "kind")
-	r := engine.Request{Kind: kind, Limit: j.limit(t)}
-	if kind == engine.Unpause && one(t, 2, "pause") {
-		r.Kind = engine.Pause
+	r := protocol.Request{Kind: kind, Limit: j.limit(t)}
+	if kind == protocol.Unpause && one(t, 2, "pause") {
+		r.Kind = protocol.Pause
 	}
 	if !aboutPermit(kind) && one(t, 3, "reports") {
-		r.Kind, r.Limit, r.Totals = engine.Report, 0, &engine.Totals{}
+		r.Kind, r.Limit, r.Totals = protocol.Report, 0, &protocol.Totals{}
 		for _, n := range []*int64{&r.Totals.Good, &r.Totals.Bad, &r.Totals.Waited} {
 			*n = rapid.Int64Range(-1, 1<<53).Draw(t, "total")
 		}
 		return r
 	}
-	if kind == engine.SetLimit && one(t, 2, "auto") {
+	if kind == protocol.SetLimit && one(t, 2, "auto") {
 		r.Auto = &engine.Auto{Min: 1, Max: rapid.IntRange(1, 1<<31-1).Draw(t, "max"), Bad: rapid.IntRange(0, 1000).Draw(t, "bad")}
 		return r
 	}
 	if len(j.names) > 0 && !aboutPermit(kind) && one(t, 2, "rule") {
-		r.Kind, r.Key = engine.SetKey, j.key(t)
+		r.Kind, r.Key = protocol.SetKey, j.key(t)
 		r.Cap, r.Share = rapid.SampledFrom([]int{0, 1, 2, 3, 4, engine.MaxLimit}).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
 		if one(t, 3, "unset") {
-			r.Kind, r.Cap, r.Share = engine.UnsetKey, 0, 0
+			r.Kind, r.Cap, r.Share = protocol.UnsetKey, 0, 0
 		}
 		r.Limit = 0
 		return r
 	}
 	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
-		if len(j.names) > 0 && r.Kind == engine.SetLimit {
+		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
 			r.PerKey = rapid.IntRange(-1, 4).Draw(t, "per key")
 		}
-		if r.Kind == engine.SetLimit && one(t, 4, "as it is") {
+		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
 			r.Limit = 0
 		}
 		return r
@@ -109,8 +110,8 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		r.Lease = time.Hour
 	}
 	r.Ticket = r.Lease / 2
-	r.Mine = (kind == engine.Release || kind == engine.Renew) && one(t, 3, "mine")
-	if kind == engine.Ask {
+	r.Mine = (kind == protocol.Release || kind == protocol.Renew) && one(t, 3, "mine")
+	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
 			r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
@@ -125,7 +126,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
 		}
 	}
-	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
+	if (kind == protocol.Renew || kind == protocol.Release) && one(t, 3, "passed on") {
 		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
 		if g, _, ok := j.ledger.Permit(j.now, r.ID); ok && one(t, 2, "its token") {
 			r.Token = g.Token
@@ -139,9 +140,9 @@ func keep(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
 }
 
-func (j *judge) next() engine.Call {
+func (j *judge) next() protocol.Call {
 	j.calls++
-	return engine.Call{Number: j.calls}
+	return protocol.Call{Number: j.calls}
 }
 
 // both sends one call to both sides.
@@ -179,8 +180,8 @@ func (j *judge) both(t *rapid.T) {
 // all makes the same call for many clients, one after the other.
 func (j *judge) all(t *rapid.T) {
 	j.sync(t) // otherwise the pipeline would get long
-	r := engine.Request{
-		Kind:  rapid.SampledFrom([]engine.Kind{engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release}).Draw(t, "kind of all"),
+	r := protocol.Request{
+		Kind:  rapid.SampledFrom([]protocol.Kind{protocol.Ask, protocol.Ask, protocol.Ask, protocol.Renew, protocol.Release}).Draw(t, "kind of all"),
 		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),
 	}
 	r.Ticket = r.Lease
@@ -188,9 +189,9 @@ func (j *judge) all(t *rapid.T) {
 }
 
 // each makes the same request for clients, each with a permit of its own.
-func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
+func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 	for _, client := range clients {
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			j.last[client] = j.newID(client)
 			j.known = append(j.known, j.last[client])
 		}
@@ -198,7 +199,7 @@ func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
 			continue // the client never asked
 		}
 		c := j.next()
-		c.Requests, c.Keep = []engine.Request{r}, keep
+		c.Requests, c.Keep = []protocol.Request{r}, keep
 		j.step(client, c)
 	}
 }
@@ -206,7 +207,7 @@ func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
 // open sets a limit for many clients.
 func (j *judge) open(t *rapid.T) {
 	c := j.next()
-	c.Requests = []engine.Request{{Kind: engine.SetLimit, Limit: 300}, {Kind: engine.Unpause}}
+	c.Requests = []protocol.Request{{Kind: protocol.SetLimit, Limit: 300}, {Kind: protocol.Unpause}}
 	j.step(j.client(t), c)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // The bounds of lua/words.lua.
@@ -30,9 +31,9 @@ func text(c engine.Client) string {
 func (j *judge) place(client string) int { return slices.Index(j.clients, client) }
 
 // notice counts the rare cases that a call is about to meet.
-func (j *judge) notice(client string, c engine.Call) {
+func (j *judge) notice(client string, c protocol.Call) {
 	for _, r := range c.Requests {
-		if (r.Kind == engine.Ask || r.Kind == engine.Renew) && r.Who == nil && r.ID.Client != client && r.ID.Client != api {
+		if (r.Kind == protocol.Ask || r.Kind == protocol.Renew) && r.Who == nil && r.ID.Client != client && r.ID.Client != api {
 			j.others[r.ID] = true
 		}
 	}
@@ -49,7 +50,7 @@ func (j *judge) notice(client string, c engine.Call) {
 
 // noticed counts the rare cases that a call has met, and notes what it told the
 // client.
-func (j *judge) noticed(client string, c engine.Call, late bool, reply engine.Reply, told map[string]engine.Notification) {
+func (j *judge) noticed(client string, c protocol.Call, late bool, reply protocol.Reply, told map[string]protocol.Notification) {
 	if late {
 		return
 	}
@@ -73,7 +74,7 @@ func (j *judge) noticed(client string, c engine.Call, late bool, reply engine.Re
 }
 
 // recalled counts the notified keepers.
-func recalled(told map[string]engine.Notification) (n int) {
+func recalled(told map[string]protocol.Notification) (n int) {
 	for _, news := range told {
 		if news.Recall != 0 {
 			n++
@@ -85,17 +86,17 @@ func recalled(told map[string]engine.Notification) (n int) {
 // someKeepers checks that the script and the ledger notify equally many keepers,
 // and removes those notifications. With more keepers than a step notifies, the
 // two may choose different ones.
-func someKeepers(t failer, now int64, got, want map[string]engine.Notification, keeps map[string]keeping) {
+func someKeepers(t failer, now int64, got, want map[string]protocol.Notification, keeps map[string]keeping) {
 	if recalled(got) != recalled(want) {
 		t.Fatalf("at %d %d keepers are told, want %d", now, recalled(got), recalled(want))
 	}
 	for client, n := range got {
 		k := keeps[client]
-		if n.Recall != 0 && (k.leave == engine.GiveBack || k.end <= now || n.Recall == engine.RecallKept && k.leave != engine.Keep) {
+		if n.Recall != 0 && (k.leave == protocol.GiveBack || k.end <= now || n.Recall == protocol.RecallKept && k.leave != protocol.Keep) {
 			t.Fatalf("at %d %s is told %+v, and was told before: %+v", now, client, n, k)
 		}
 	}
-	for _, told := range []map[string]engine.Notification{got, want} {
+	for _, told := range []map[string]protocol.Notification{got, want} {
 		for client, n := range told {
 			if n.Recall = 0; n.Empty() {
 				delete(told, client)
@@ -106,15 +107,15 @@ func someKeepers(t failer, now int64, got, want map[string]engine.Notification, 
 	}
 }
 
-func sameReply(a, b engine.Reply) bool {
+func sameReply(a, b protocol.Reply) bool {
 	return a.Limit == b.Limit && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Leave == b.Leave && a.Recalled == b.Recalled &&
 		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
 }
 
 // sameNews compares notifications, without the order of grants.
-func sameNews(a, b engine.Notification) bool {
-	byToken := func(gs []engine.Grant) []engine.Grant {
-		return slices.SortedFunc(slices.Values(gs), func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+func sameNews(a, b protocol.Notification) bool {
+	byToken := func(gs []protocol.Grant) []protocol.Grant {
+		return slices.SortedFunc(slices.Values(gs), func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	}
 	return a.Ask == b.Ask && a.Renew == b.Renew && a.Recheck == b.Recheck && a.Recall == b.Recall && slices.Equal(byToken(a.Grants), byToken(b.Grants))
 }

@@ -19,6 +19,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // The scripts under test read their clock from a key, so that both sides see the
@@ -175,7 +176,7 @@ type failer interface {
 }
 
 type keeping struct {
-	leave engine.Leave
+	leave protocol.Leave
 	end   int64
 }
 
@@ -235,13 +236,13 @@ func (j *judge) lives(client string) {
 
 // step carries out one call on both sides and compares replies and notifications.
 // It returns the ledger's reply.
-func (j *judge) step(client string, c engine.Call) engine.Reply {
+func (j *judge) step(client string, c protocol.Call) protocol.Reply {
 	ctx := context.Background()
 	now, s := j.now, j.sessions[client]
 	j.notice(client, c)
 	who := s.describe(time.UnixMicro(now), c)
 	want := j.ledger.Step(now, client, describer(j.place(client)), c)
-	wantTold := map[string]engine.Notification{}
+	wantTold := map[string]protocol.Notification{}
 	for other, n := range j.ledger.Notifications() {
 		if !n.Empty() {
 			wantTold[other] = *n
@@ -276,7 +277,7 @@ func (j *judge) step(client string, c engine.Call) engine.Reply {
 		if err != nil && err != errFenced {
 			t.Fatal(err)
 		}
-		told := map[string]engine.Notification{}
+		told := map[string]protocol.Notification{}
 		for i := 0; i < len(published.Val()); i += 2 {
 			told[published.Val()[i]] = parseNotification(published.Val()[i+1])
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // The cost of a step that looks at all clients with a fence, and at all clients
@@ -21,13 +21,13 @@ func TestStepsBesideManyClients(t *testing.T) {
 			for range n {
 				d := session(t, e, c.name)
 				stop := c.watch()
-				_, err := d.Step(whole, engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
+				_, err := d.Step(whole, protocol.Call{Number: 1, Fence: true, Requests: []protocol.Request{d.request(protocol.Renew, 1, time.Hour)}})
 				expect.OK(t, err)
 				stop()
 			}
 		}
 		d := session(t, e, c.name)
-		d.do(d.request(engine.Ask, 1, time.Hour))
+		d.do(d.request(protocol.Ask, 1, time.Hour))
 		c.measured("the first 10 clients that lost sight of a call", func() { outage(10) })
 		outage(clients - 20)
 		c.measured(fmt.Sprintf("the same, the last 10 of %d clients", clients), func() { outage(10) })
@@ -37,19 +37,19 @@ func TestStepsBesideManyClients(t *testing.T) {
 		e := c.engine()
 		for range clients {
 			d := session(t, e, c.name)
-			ask := d.request(engine.Ask, 1, time.Hour)
+			ask := d.request(protocol.Ask, 1, time.Hour)
 			ask.Limit = clients
 			number := uint64(0)
 			expect.Until(t, "being heard, and told to keep", func() bool {
 				number++
-				reply, err := d.Step(whole, engine.Call{Number: number, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
+				reply, err := d.Step(whole, protocol.Call{Number: number, Keep: 10 * time.Minute, Requests: []protocol.Request{ask}})
 				expect.OK(t, err)
-				return reply.Leave == engine.Keep
+				return reply.Leave == protocol.Keep
 			})
 		}
 		c.measured(fmt.Sprintf("a newcomer waits beside %d clients that keep", clients), func() {
 			d := session(t, e, c.name)
-			ask := d.request(engine.Ask, 1, time.Hour)
+			ask := d.request(protocol.Ask, 1, time.Hour)
 			ask.Wait = true
 			c.step(d, ask)
 		})

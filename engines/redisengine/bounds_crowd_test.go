@@ -17,6 +17,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 const (
@@ -48,7 +49,7 @@ type crowd struct {
 
 type told struct {
 	who *direct
-	engine.Notification
+	protocol.Notification
 }
 
 func newCrowd(t testing.TB, size int) *crowd {
@@ -61,7 +62,7 @@ func newCrowd(t testing.TB, size int) *crowd {
 	for range size / eachClient {
 		d := &direct{t: t}
 		var err error
-		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { c.told <- told{d, n} })
+		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n protocol.Notification) { c.told <- told{d, n} })
 		expect.OK(t, err)
 		c.clients = append(c.clients, d)
 	}
@@ -109,19 +110,19 @@ func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // step makes one call of one client, and notes the grants and the notification
 // in the reply.
-func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
+func (c *crowd) step(d *direct, rs ...protocol.Request) protocol.Reply {
 	c.t.Helper()
 	stop := c.watch()
 	reply, err := d.try(context.Background(), rs...)
 	expect.OK(c.t, err)
 	stop()
 	for i, a := range reply.Answers {
-		if rs[i].Kind == engine.Ask && a.Status == engine.Granted {
+		if rs[i].Kind == protocol.Ask && a.Status == protocol.Granted {
 			c.granted(d, rs[i].ID)
 		}
 	}
 	if len(c.hear(told{d, reply.Notification})) > 0 {
-		c.told <- told{d, engine.Notification{Ask: true}}
+		c.told <- told{d, protocol.Notification{Ask: true}}
 	}
 	return reply
 }
@@ -150,7 +151,7 @@ func (c *crowd) hear(n told) []engine.ID {
 	if n.Ask {
 		return waits
 	}
-	if n.Recheck == engine.AtOnce && len(waits) > 0 {
+	if n.Recheck == protocol.AtOnce && len(waits) > 0 {
 		return waits[:1]
 	}
 	return nil
@@ -158,9 +159,9 @@ func (c *crowd) hear(n told) []engine.ID {
 
 // ask returns an ask with a place such that neighbours in the queue belong to
 // different clients, regardless of when the calls arrive.
-func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
+func (c *crowd) ask(client, number int, lease time.Duration) protocol.Request {
 	d := c.clients[client]
-	r := d.request(engine.Ask, uint64(number), lease)
+	r := d.request(protocol.Ask, uint64(number), lease)
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
 	if c.keys > 0 {
 		r.Key = fmt.Sprint("key ", (number*len(c.clients)+client)%c.keys)
@@ -173,7 +174,7 @@ func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
 // the number of the first.
 func (c *crowd) askAll(from int, lease func() time.Duration) {
 	for client, d := range c.clients {
-		var asks []engine.Request
+		var asks []protocol.Request
 		life := lease()
 		for n := range eachClient {
 			asks = append(asks, c.ask(client, from+n, life))
@@ -209,9 +210,9 @@ func (c *crowd) goOn(what string, done func() bool) (steps int) {
 				continue
 			}
 			queued, holders := c.queued(), c.holders()
-			var again []engine.Request
+			var again []protocol.Request
 			for _, id := range ids {
-				r := n.who.request(engine.Ask, id.Number, time.Hour)
+				r := n.who.request(protocol.Ask, id.Number, time.Hour)
 				r.Wait, r.Again, r.Ticket = true, true, time.Hour
 				again = append(again, r)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // The same with keys: ten tickets of each, neighbours in the queue with different keys.
@@ -18,18 +18,18 @@ func TestStepsOfKeysAreBounded(t *testing.T) {
 	c := newCrowd(t, n)
 	c.keys = n / 10
 	head := session(t, c.engine(), c.name)
-	first := head.request(engine.Ask, 1, time.Hour)
+	first := head.request(protocol.Ask, 1, time.Hour)
 	first.Key = "first"
 	head.do(first)
 	c.measured(fmt.Sprintf("%d of %d keys join, %d in a call", n, c.keys, eachClient), func() { c.askAll(1, hour) })
 	if queued := c.queued(); queued != n {
 		t.Fatalf("%d wait; want %d", queued, n)
 	}
-	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys wait", n, c.keys), head, head.request(engine.Release, 1, 0))
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys wait", n, c.keys), head, head.request(protocol.Release, 1, 0))
 	base := c.queued() // one permit is held
 
 	act := func(perKey, limit int) {
-		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
 	}
 	c.measured(fmt.Sprintf("the limit from 1 to %d, 1 for each key", n), func() {
 		act(1, n)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // With any number of waiters and holders, a step does a bounded part of the
@@ -20,9 +20,9 @@ func TestStepsAreBounded(t *testing.T) {
 	n := boundsSize(t)
 	small := newCrowd(t, 2*eachClient)
 	first := session(t, small.engine(), small.name)
-	first.do(first.request(engine.Ask, 1, time.Hour))
+	first.do(first.request(protocol.Ask, 1, time.Hour))
 	small.askAll(1, func() time.Duration { return time.Hour })
-	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(engine.Release, 1, 0))
+	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(protocol.Release, 1, 0))
 
 	full := newCrowd(t, 5*eachClient)
 	hour := func() time.Duration { return time.Hour }
@@ -31,7 +31,7 @@ func TestStepsAreBounded(t *testing.T) {
 
 	c := newCrowd(t, n)
 	head := session(t, c.engine(), c.name)
-	head.do(head.request(engine.Ask, 1, time.Hour))
+	head.do(head.request(protocol.Ask, 1, time.Hour))
 
 	c.measured(fmt.Sprintf("%d join, %d in a call", n, eachClient), func() { c.askAll(1, hour) })
 	if queued := c.queued(); queued != n {
@@ -47,13 +47,13 @@ func TestStepsAreBounded(t *testing.T) {
 		c.step(late, again...)
 	})
 	c.measured(fmt.Sprintf("%d leave in a call", largestCall), func() { c.step(late, asks(late, false, 0)...) })
-	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause}) })
-	c.measured("unpause", func() { c.step(head, engine.Request{Kind: engine.Unpause}) })
-	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(engine.Release, 1, 0))
+	c.measured("pause", func() { c.step(head, protocol.Request{Kind: protocol.Pause}) })
+	c.measured("unpause", func() { c.step(head, protocol.Request{Kind: protocol.Unpause}) })
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(protocol.Release, 1, 0))
 	c.snapshot(fmt.Sprintf("a snapshot: 1 holds, %d wait", n-100), 1, n-100)
 
 	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
-		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: n, Pin: true})
 		steps := c.goOn("a larger limit", func() bool { return c.queued() == 0 })
 		// A step removes at most so many tickets, and its own if that is the
 		// next.
@@ -73,7 +73,7 @@ func TestStepsAreBounded(t *testing.T) {
 
 // handOffs hands owner's permit over a hundred times, and adds the last holder
 // to c.held.
-func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
+func (c *crowd) handOffs(what string, owner *direct, release protocol.Request) {
 	c.t.Helper()
 	c.measured(what, func() {
 		for range 100 {
@@ -89,11 +89,11 @@ func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
 }
 
 // asks returns the largest call of asks, or of releases of the same permits.
-func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
+func asks(d *direct, ask bool, lease time.Duration) (rs []protocol.Request) {
 	for n := range uint64(largestCall) {
-		r := d.request(engine.Release, n+1, 0)
+		r := d.request(protocol.Release, n+1, 0)
 		if ask {
-			r = d.request(engine.Ask, n+1, lease)
+			r = d.request(protocol.Ask, n+1, lease)
 			r.Wait = true
 		}
 		rs = append(rs, r)
@@ -105,16 +105,16 @@ func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
 func (c *crowd) manyAtOnce() {
 	d := session(c.t, c.engine(), c.name)
 	limit := len(c.clients) * eachClient
-	d.do(engine.Request{Kind: engine.SetLimit, Limit: limit + largestCall, Pin: true})
+	d.do(protocol.Request{Kind: protocol.SetLimit, Limit: limit + largestCall, Pin: true})
 	c.measured(fmt.Sprintf("%d acquire in a call", largestCall), func() { c.step(d, asks(d, true, time.Hour)...) })
 	c.measured(fmt.Sprintf("%d renew in a call", largestCall), func() {
 		renew := asks(d, false, 0)
 		for i := range renew {
-			renew[i].Kind, renew[i].Lease = engine.Renew, time.Hour
+			renew[i].Kind, renew[i].Lease = protocol.Renew, time.Hour
 		}
 		c.step(d, renew...)
 	})
-	d.do(engine.Request{Kind: engine.SetLimit, Limit: len(c.held), Pin: true})
+	d.do(protocol.Request{Kind: protocol.SetLimit, Limit: len(c.held), Pin: true})
 	from := 1 + eachClient
 	c.askAll(from, func() time.Duration { return time.Hour })
 	queued := c.queued()
@@ -130,9 +130,9 @@ func (c *crowd) manyAtOnce() {
 // expireAll ends all leases at one moment, while equally many tickets wait.
 func (c *crowd) expireAll(n int) {
 	end := time.Now().Add(time.Duration(n)*100*time.Microsecond + 2*time.Second)
-	of := map[*direct][]engine.Request{}
+	of := map[*direct][]protocol.Request{}
 	for id, d := range c.held {
-		r := d.request(engine.Renew, id.Number, 0)
+		r := d.request(protocol.Renew, id.Number, 0)
 		of[d] = append(of[d], r)
 	}
 	for d, rs := range of {

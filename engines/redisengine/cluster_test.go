@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {
@@ -112,7 +112,7 @@ func TestClusterStateInParts(t *testing.T) {
 	e := readBy(closing(t, rdb), 5)
 	for i := range 5 {
 		s := session(t, e, fmt.Sprint("x", i))
-		s.do(s.many(engine.Ask, 1, 110, time.Hour)...)
+		s.do(s.many(protocol.Ask, 1, 110, time.Hour)...)
 		if st := timeless(t, s); len(st.Holders) != 100 || len(st.Waiters) != 10 || st.Used != 100 {
 			t.Errorf("%d hold %d, %d wait", len(st.Holders), st.Used, len(st.Waiters))
 		}

@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // The figures of keys in docs/data/redis.md. They are the server's time for each step in µs, lowest
@@ -31,14 +32,14 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 		return n
 	}
 	e := engineAt(b, server.Addr())
-	ask := func(s *direct, number int, key string, limit int) engine.Request {
-		r := s.request(engine.Ask, uint64(number), time.Hour)
+	ask := func(s *direct, number int, key string, limit int) protocol.Request {
+		r := s.request(protocol.Ask, uint64(number), time.Hour)
 		r.Limit, r.Wait, r.Key, r.Ticket = limit, true, key, 30*time.Minute
 		return r
 	}
 	plain, keyed := session(b, e, "plain"), session(b, e, "keyed")
 	for _, s := range []*direct{plain, keyed} {
-		s.do(s.request(engine.Release, 1, 0)) // its scripts are known
+		s.do(s.request(protocol.Release, 1, 0)) // its scripts are known
 	}
 	keyed.do(ask(keyed, 1, "other", engine.MaxLimit))
 	plain.do(ask(plain, 1, "", engine.MaxLimit))
@@ -67,7 +68,7 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 		q.s = session(b, e, q.name)
 		q.s.do(ask(q.s, 1, of(q, 0), 1))
 		q.holds, q.next = 1, 2
-		var asks []engine.Request
+		var asks []protocol.Request
 		before := memory()
 		for i := range q.tickets {
 			asks = append(asks, ask(q.s, q.next, of(q, i), 1))
@@ -83,8 +84,8 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 	}
 	// handOff releases the permit. The reply names the ticket that gets it.
 	handOff := func(q *queue) {
-		granted := []engine.Grant{}
-		released := q.s.request(engine.Release, uint64(q.holds), 0)
+		granted := []protocol.Grant{}
+		released := q.s.request(protocol.Release, uint64(q.holds), 0)
 		reply, err := q.s.try(expect.Within(b), released)
 		expect.OK(b, err)
 		granted = append(granted, reply.Notification.Grants...)
@@ -109,11 +110,11 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 			key string
 		}{{"plain-", plain, ""}, {"keyed-", keyed, "acme"}} {
 			measured(s.what+"acquire", func(i int) { s.do(ask(s.direct, 10+i, s.key, engine.MaxLimit)) })
-			measured(s.what+"release", func(i int) { s.do(s.request(engine.Release, uint64(10+i), 0)) })
+			measured(s.what+"release", func(i int) { s.do(s.request(protocol.Release, uint64(10+i), 0)) })
 		}
 		for _, q := range queues {
 			measured(q.name+"-hand-off", func(int) { handOff(q) })
-			var again []engine.Request
+			var again []protocol.Request
 			for range round {
 				again = append(again, ask(q.s, q.next, of(q, q.next), 1))
 				q.next++
@@ -157,12 +158,12 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 		}
 		return n
 	}
-	var asks, releases []engine.Request
+	var asks, releases []protocol.Request
 	for i := range keys {
-		r := s.request(engine.Ask, uint64(i+1), time.Hour)
+		r := s.request(protocol.Ask, uint64(i+1), time.Hour)
 		r.Limit, r.Wait, r.Key, r.Ticket = keys/2, true, fmt.Sprint("key ", i), time.Hour
 		asks = append(asks, r)
-		releases = append(releases, s.request(engine.Release, uint64(i+1), 0))
+		releases = append(releases, s.request(protocol.Release, uint64(i+1), 0))
 	}
 	for part := range slices.Chunk(asks, 500) {
 		s.do(part...)

@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // The server's time for each step of the table in docs/data/redis.md, in µs, lowest and
@@ -31,23 +32,23 @@ func BenchmarkServerTime(b *testing.B) {
 			}
 			times[what] = append(times[what], perCall(b, rdb))
 		}
-		one := func(s *direct, kind engine.Kind, limit, from, n int) {
-			var rs []engine.Request
+		one := func(s *direct, kind protocol.Kind, limit, from, n int) {
+			var rs []protocol.Request
 			for i := range n {
 				r := s.request(kind, uint64(from+i), 30*time.Second)
 				r.Limit, r.Wait = limit, true
 				rs = append(rs, r)
 			}
 			for i, a := range s.do(rs...) {
-				if a.Status != engine.Granted && a.Status != engine.Queued && a.Status != engine.Done {
+				if a.Status != protocol.Granted && a.Status != protocol.Queued && a.Status != protocol.Done {
 					b.Fatalf("%+v: status %d", rs[i], a.Status)
 				}
 			}
 		}
 		wide := session(b, e, "wide")
-		one(wide, engine.Ask, engine.MaxLimit, 1, 1)
+		one(wide, protocol.Ask, engine.MaxLimit, 1, 1)
 		for i, what := range []string{"acquire", "renew", "release"} {
-			kind := engine.Ask + engine.Kind(i)
+			kind := protocol.Ask + protocol.Kind(i)
 			measured(what, 20, func(i int) { one(wide, kind, engine.MaxLimit, 10+i, 1) })
 			for _, n := range []int{64, 512} {
 				measured(fmt.Sprint(what, "-", n), 1, func(int) { one(wide, kind, engine.MaxLimit, 1000*n, n) })
@@ -63,15 +64,15 @@ func BenchmarkServerTime(b *testing.B) {
 			})
 		}
 		holder, waiter := session(b, e, "narrow"), session(b, e, "narrow")
-		one(holder, engine.Ask, 1, 1, 1)
-		one(waiter, engine.Ask, 1, 1, 1) // it subscribes
-		measured("join", 20, func(i int) { one(waiter, engine.Ask, 1, 2+i, 1) })
-		one(holder, engine.Release, 1, 1, 1)
-		measured("hand-off", 20, func(i int) { one(waiter, engine.Release, 1, 1+i, 1) })
-		one(waiter, engine.Release, 1, 21, 1)
-		one(holder, engine.Ask, 1, 2, 1)
+		one(holder, protocol.Ask, 1, 1, 1)
+		one(waiter, protocol.Ask, 1, 1, 1) // it subscribes
+		measured("join", 20, func(i int) { one(waiter, protocol.Ask, 1, 2+i, 1) })
+		one(holder, protocol.Release, 1, 1, 1)
+		measured("hand-off", 20, func(i int) { one(waiter, protocol.Release, 1, 1+i, 1) })
+		one(waiter, protocol.Release, 1, 21, 1)
+		one(holder, protocol.Ask, 1, 2, 1)
 		for _, n := range []int{64, 512} {
-			measured(fmt.Sprint("join-", n), 1, func(int) { one(waiter, engine.Ask, 1, 1000*n, n) })
+			measured(fmt.Sprint("join-", n), 1, func(int) { one(waiter, protocol.Ask, 1, 1000*n, n) })
 		}
 		expect.OK(b, e.Close())
 	}

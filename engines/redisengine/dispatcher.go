@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/redissub"
 )
 
@@ -31,7 +32,7 @@ type subscriber struct {
 // subscription is a session's channel on a subscriber.
 type subscription struct {
 	channel string
-	notify  func(engine.Notification)
+	notify  func(protocol.Notification)
 	on      *subscriber
 
 	confirmed atomic.Bool   // the server has confirmed the subscription at least once
@@ -50,7 +51,7 @@ func newDispatcher(t *topology) *dispatcher {
 
 // subscribe returns the subscription to a channel. It reuses the existing one
 // if the key is still on the same node. It does not wait for the server.
-func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(engine.Notification)) (*subscription, error) {
+func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(protocol.Notification)) (*subscription, error) {
 	n, err := d.topology.node(ctx, key)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	}
 	d.mu.Unlock()
 	if missed {
-		sub.notify(engine.Notification{Ask: true})
+		sub.notify(protocol.Notification{Ask: true})
 	}
 }
 
@@ -241,6 +242,6 @@ func (d *dispatcher) Ended(on *redissub.Subscriber, channel string) {
 	d.mu.Unlock()
 	if current {
 		d.topology.reload(context.Background())
-		sub.notify(engine.Notification{Recheck: moveTime})
+		sub.notify(protocol.Notification{Recheck: moveTime})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // refused checks that an acquisition fails with an error of the given class,
@@ -188,17 +189,17 @@ func TestOutOfMemory(t *testing.T) {
 
 	// One step with a ticket to keep and a permit to renew.
 	d := session(t, e, "x")
-	held := d.request(engine.Renew, 0, time.Minute)
+	held := d.request(protocol.Renew, 0, time.Minute)
 	var err error
 	held.ID, err = engine.ParseID(q.ID())
 	expect.OK(t, err)
-	answers := d.do(d.request(engine.Ask, 1, time.Minute), held)
-	if answers[1].Status != engine.Granted {
+	answers := d.do(d.request(protocol.Ask, 1, time.Minute), held)
+	if answers[1].Status != protocol.Granted {
 		t.Errorf("renewed beside an acquisition: %+v", answers[1])
 	}
 	expect.OK(t, q.Release())
 	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-	d.do(d.request(engine.Release, 1, 0))
+	d.do(d.request(protocol.Release, 1, 0))
 	wholeLimit(t, s, 3)
 }
 

@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // The suites open thousands of clients. By default, go-redis allocates 32 KiB for
@@ -213,38 +214,38 @@ func connections(t testing.TB, rdb *redis.Client) []string {
 // direct is a session used directly, without package sema: it makes no calls by
 // itself.
 type direct struct {
-	engine.Session
+	protocol.Session
 	t      testing.TB
 	number uint64
-	told   chan engine.Notification
+	told   chan protocol.Notification
 }
 
 func session(t testing.TB, e sema.Engine, name string) *direct {
 	t.Helper()
-	d := &direct{t: t, told: make(chan engine.Notification, 1000)}
+	d := &direct{t: t, told: make(chan protocol.Notification, 1000)}
 	var err error
-	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { d.told <- n })
+	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n protocol.Notification) { d.told <- n })
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
 
 // request makes a request about a permit of the session.
-func (d *direct) request(kind engine.Kind, number uint64, lease time.Duration) engine.Request {
+func (d *direct) request(kind protocol.Kind, number uint64, lease time.Duration) protocol.Request {
 	id := engine.ID{Client: d.Client(), Number: number, Weight: 1}
-	return engine.Request{Kind: kind, ID: id, Limit: 1, Lease: lease, Ticket: lease / 2}
+	return protocol.Request{Kind: kind, ID: id, Limit: 1, Lease: lease, Ticket: lease / 2}
 }
 
-func (d *direct) try(ctx context.Context, rs ...engine.Request) (engine.Reply, error) {
+func (d *direct) try(ctx context.Context, rs ...protocol.Request) (protocol.Reply, error) {
 	d.number++
-	return d.Step(ctx, engine.Call{Number: d.number, Requests: rs})
+	return d.Step(ctx, protocol.Call{Number: d.number, Requests: rs})
 }
 
 // whole is the context of steps that nobody repeats. It cannot be cancelled, so only
 // the client's timeouts bound the call: quickAttempt does not apply.
 var whole = context.Background()
 
-func (d *direct) do(rs ...engine.Request) []engine.Answer {
+func (d *direct) do(rs ...protocol.Request) []protocol.Answer {
 	d.t.Helper()
 	reply, err := d.try(whole, rs...)
 	expect.OK(d.t, err)

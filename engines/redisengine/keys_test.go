@@ -17,6 +17,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // "Keys that never expire" (25 million fencing keys in Redisson #6510): here
@@ -173,8 +174,8 @@ func TestADeletedQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	ask := func(number uint64, waited time.Duration) engine.Answer {
-		r := s.request(engine.Ask, number, time.Minute)
+	ask := func(number uint64, waited time.Duration) protocol.Answer {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait, r.Waited = true, waited
 		return s.do(r)[0]
 	}
@@ -182,11 +183,11 @@ func TestADeletedQueue(t *testing.T) {
 	ask(2, time.Second)
 	expect.OK(t, server.Client().Del(expect.Within(t), "sema:{x}:waiters").Err())
 	ask(3, 0)
-	if again := ask(2, 2*time.Second); again.Status != engine.Queued || again.Ahead != 0 {
+	if again := ask(2, 2*time.Second); again.Status != protocol.Queued || again.Ahead != 0 {
 		t.Errorf("asked again: %+v; want its place at the head", again)
 	}
-	s.do(s.request(engine.Release, 1, 0))
-	if a := ask(2, 2*time.Second); a.Status != engine.Granted {
+	s.do(s.request(protocol.Release, 1, 0))
+	if a := ask(2, 2*time.Second); a.Status != protocol.Granted {
 		t.Errorf("after the release: %+v", a)
 	}
 }
@@ -263,8 +264,8 @@ func TestDeletedLeasesComeBack(t *testing.T) {
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	dead, user := session(t, patientAt(t, server.Addr()), "x"), session(t, patientAt(t, server.Addr()), "x")
-	ask := func(d *direct, number uint64, weight int, lease time.Duration) engine.Answer {
-		r := d.request(engine.Ask, number, lease)
+	ask := func(d *direct, number uint64, weight int, lease time.Duration) protocol.Answer {
+		r := d.request(protocol.Ask, number, lease)
 		r.ID.Weight, r.Limit = weight, 3
 		return d.do(r)[0]
 	}
@@ -273,14 +274,14 @@ func TestDeletedLeasesComeBack(t *testing.T) {
 	expect.OK(t, rdb.Del(ctx, "sema:{x}:holders").Err())
 	for number := uint64(2); ; number++ {
 		expect.OK(t, ctx.Err())
-		user.do(user.request(engine.Renew, 1, time.Minute))
+		user.do(user.request(protocol.Renew, 1, time.Minute))
 		ask(user, number, 1, time.Hour) // the longest lease so far, so the keys' time to live is set again
-		user.do(user.request(engine.Release, number, 0))
-		if a := ask(user, 1_000_000, 2, time.Minute); a.Status == engine.Granted {
+		user.do(user.request(protocol.Release, number, 0))
+		if a := ask(user, 1_000_000, 2, time.Minute); a.Status == protocol.Granted {
 			break // the dead one's weight is free
 		}
 	}
-	if a := user.do(user.request(engine.Renew, 1, time.Minute))[0]; a.Status != engine.Granted {
+	if a := user.do(user.request(protocol.Renew, 1, time.Minute))[0]; a.Status != protocol.Granted {
 		t.Errorf("the permit of the one that lives: %+v", a)
 	}
 	if st, err := user.State(ctx); err != nil || st.Used != 3 || len(st.Holders) != 2 {
@@ -298,9 +299,9 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	words, err := os.ReadFile("lua/words.lua")
 	expect.OK(t, err)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	holder, waiter := s.request(engine.Ask, 1, time.Hour), s.request(engine.Ask, 2, time.Hour)
+	holder, waiter := s.request(protocol.Ask, 1, time.Hour), s.request(protocol.Ask, 2, time.Hour)
 	waiter.Wait = true
-	for what, r := range map[string]engine.Request{"a renewal": s.request(engine.Renew, 1, time.Hour), "an ask": waiter} {
+	for what, r := range map[string]protocol.Request{"a renewal": s.request(protocol.Renew, 1, time.Hour), "an ask": waiter} {
 		s.do(holder)
 		s.do(waiter)
 		// As after most of the time to live.

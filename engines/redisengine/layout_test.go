@@ -13,6 +13,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/versions"
+	"sema/internal/protocol"
 )
 
 // stored is a semaphore's data in Redis: hashes and zsets by key.
@@ -71,13 +72,13 @@ func makeLayout(t *testing.T) []byte {
 	expect.OK(t, err)
 	defer func() { _ = e.Close() }()
 	number := uint64(0)
-	session := func(name string) func(...engine.Request) {
-		s, err := e.Open(name, engine.Client{Host: "h", PID: 7, Label: "l"}, func(engine.Notification) {})
+	session := func(name string) func(...protocol.Request) {
+		s, err := e.Open(name, engine.Client{Host: "h", PID: 7, Label: "l"}, func(protocol.Notification) {})
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = s.Close() })
-		return func(all ...engine.Request) {
+		return func(all ...protocol.Request) {
 			for i := range all {
-				if r := &all[i]; r.Kind == engine.Ask {
+				if r := &all[i]; r.Kind == protocol.Ask {
 					r.Lease, r.Ticket, r.Wait = long, long, true
 					if r.Who == nil {
 						r.ID.Client = s.Client()
@@ -85,12 +86,12 @@ func makeLayout(t *testing.T) []byte {
 				}
 			}
 			number++
-			_, err := s.Step(whole, engine.Call{Number: number, Requests: all, Keep: time.Minute, Fence: number == 1})
+			_, err := s.Step(whole, protocol.Call{Number: number, Requests: all, Keep: time.Minute, Fence: number == 1})
 			expect.OK(t, err)
 		}
 	}
-	ask := func(n uint64, weight int) engine.Request {
-		return engine.Request{Kind: engine.Ask, ID: engine.ID{Number: n, Weight: weight}, Limit: 4}
+	ask := func(n uint64, weight int) protocol.Request {
+		return protocol.Request{Kind: protocol.Ask, ID: engine.ID{Number: n, Weight: weight}, Limit: 4}
 	}
 	plain := session("plain")
 	slot := ask(1, 2)
@@ -100,8 +101,8 @@ func makeLayout(t *testing.T) []byte {
 	plain(slot, ask(3, 1))
 	plain(ask(4, 1))
 	plain(ask(5, 3), ask(6, 1))
-	plain(engine.Request{Kind: engine.SetLimit, Limit: 4, Pin: true})
-	plain(engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: 5, Bad: 2, Waited: 1}})
+	plain(protocol.Request{Kind: protocol.SetLimit, Limit: 4, Pin: true})
+	plain(protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: 5, Bad: 2, Waited: 1}})
 	plain(named)
 	keyed := session("keyed")
 	for n, key := range []string{"acme", "acme", "beta", "", "acme"} {
@@ -109,7 +110,7 @@ func makeLayout(t *testing.T) []byte {
 		r.Key, r.PerKey = key, 1
 		keyed(r)
 	}
-	keyed(engine.Request{Kind: engine.SetKey, Key: "beta", Cap: 2, Share: 300})
+	keyed(protocol.Request{Kind: protocol.SetKey, Key: "beta", Cap: 2, Share: 300})
 	b, err := json.MarshalIndent(store(t, rdb), "", " ")
 	expect.OK(t, err)
 	return append(b, '\n')
@@ -126,7 +127,7 @@ func TestLayoutsOfStates(t *testing.T) {
 		all.restore(t, server.Client())
 		e := patientAt(t, server.Addr())
 		for _, name := range []string{"plain", "keyed"} {
-			s, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+			s, err := e.Open(name, engine.Client{}, func(protocol.Notification) {})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			st, err := s.State(expect.Within(t))
@@ -139,21 +140,21 @@ func TestLayoutsOfStates(t *testing.T) {
 			}
 			versions.Reads(t, layout+"."+name+".state.json", st)
 			// All permits and tickets are released; then the whole limit is free.
-			var gone []engine.Request
+			var gone []protocol.Request
 			for _, h := range st.Holders {
 				id, err := engine.ParseID(h.ID)
 				expect.OK(t, err)
-				gone = append(gone, engine.Request{Kind: engine.Release, ID: id})
+				gone = append(gone, protocol.Request{Kind: protocol.Release, ID: id})
 			}
 			for _, w := range st.Waiters {
 				id, err := engine.ParseID(w.ID)
 				expect.OK(t, err)
-				gone = append(gone, engine.Request{Kind: engine.Release, ID: id})
+				gone = append(gone, protocol.Request{Kind: protocol.Release, ID: id})
 			}
-			reply, err := s.Step(whole, engine.Call{Number: 1, Requests: gone})
+			reply, err := s.Step(whole, protocol.Call{Number: 1, Requests: gone})
 			expect.OK(t, err)
 			for i, a := range reply.Answers {
-				if a.Status != engine.Done {
+				if a.Status != protocol.Done {
 					t.Errorf("%s, %v: %v", name, gone[i].ID, a.Status)
 				}
 			}

@@ -34,6 +34,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options configure an engine. The zero value is valid.
@@ -114,8 +115,8 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. It scans the whole key space.
+// List implements sema.Engine. It scans the whole key space.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	names, err := cancellable(ctx, func() ([]string, error) { return e.list(ctx) })
 	if err != nil {
@@ -173,7 +174,7 @@ func (e *Engine) list(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// Close implements engine.Engine. The Redis client stays open.
+// Close implements sema.Engine. The Redis client stays open.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -182,7 +183,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	for s := range sessions {
 		s.closed.Store(true)
-		s.notify(engine.Notification{Closed: true})
+		s.notify(protocol.Notification{Closed: true})
 	}
 	e.messages.close()
 	return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // ErrTooFewReplicas means that fewer than Options.Replicas replicas confirmed a
@@ -25,18 +25,18 @@ const longestWait = time.Second
 // wantsReplicas reports whether a call could have a result that replicas must
 // confirm. A release needs no confirmation: if a failover forgets it, the permit
 // is free at the end of its lease.
-func wantsReplicas(c engine.Call) bool {
-	return slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind != engine.Release && r.Kind != engine.Remove })
+func wantsReplicas(c protocol.Call) bool {
+	return slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind != protocol.Release && r.Kind != protocol.Remove })
 }
 
 // needsReplicas reports whether a call had such a result.
-func needsReplicas(c engine.Call, answers []engine.Answer) bool {
+func needsReplicas(c protocol.Call, answers []protocol.Answer) bool {
 	for i, r := range c.Requests {
 		switch answers[i].Status {
-		case engine.Granted:
+		case protocol.Granted:
 			return true
-		case engine.Done:
-			if r.Kind != engine.Release && r.Kind != engine.Remove {
+		case protocol.Done:
+			if r.Kind != protocol.Release && r.Kind != protocol.Remove {
 				return true
 			}
 		}
@@ -47,14 +47,14 @@ func needsReplicas(c engine.Call, answers []engine.Answer) bool {
 // unsure marks the grants in notifications as unsure. They were made in a step
 // of another client, and that client did not wait until replicas confirmed
 // them.
-func unsure(notify func(engine.Notification)) func(engine.Notification) {
-	return func(n engine.Notification) {
+func unsure(notify func(protocol.Notification)) func(protocol.Notification) {
+	return func(n protocol.Notification) {
 		markUnsure(n.Grants)
 		notify(n)
 	}
 }
 
-func markUnsure(grants []engine.Grant) {
+func markUnsure(grants []protocol.Grant) {
 	for i := range grants {
 		grants[i].Unsure = true
 	}

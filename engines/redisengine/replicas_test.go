@@ -18,6 +18,7 @@ import (
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // pair is a master and a replica, with a proxy between them.
@@ -153,7 +154,7 @@ func TestWhatAFailoverForgets(t *testing.T) {
 			p := startPair(t)
 			ctx := expect.Within(t)
 			s := session(t, p.engine(t, replicas), "x")
-			before := s.request(engine.Ask, 1, time.Minute)
+			before := s.request(protocol.Ask, 1, time.Minute)
 			before.Limit = 2 * want
 			expect.Until(t, "the replica has the first grant", func() bool { // a busy replica may answer too late for WAIT
 				_, err := s.try(whole, before)
@@ -162,12 +163,12 @@ func TestWhatAFailoverForgets(t *testing.T) {
 			p.link.Silence()
 			granted := 0
 			for i := range want {
-				r := s.request(engine.Ask, uint64(2+i), time.Minute)
+				r := s.request(protocol.Ask, uint64(2+i), time.Minute)
 				short, cancel := whole, func() {}
 				if replicas > 0 { // the call waits for the replica
 					short, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 				}
-				if reply, err := s.try(short, r); err == nil && reply.Answers[0].Status == engine.Granted {
+				if reply, err := s.try(short, r); err == nil && reply.Answers[0].Status == protocol.Granted {
 					granted++
 				}
 				cancel()

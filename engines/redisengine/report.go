@@ -7,10 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // appendTotals appends t as TOTALS of lua/words.lua.
-func appendTotals(b []byte, t *engine.Totals) []byte {
+func appendTotals(b []byte, t *protocol.Totals) []byte {
 	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
 }
 
@@ -31,9 +32,9 @@ const (
 	autoSize   = 20
 )
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	r, err := cancellable(ctx, func() (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
+	r, err := cancellable(ctx, func() (protocol.Reports, error) {
 		var now *redis.Cmd
 		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
@@ -44,18 +45,18 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 			return nil
 		})
 		if err != nil && err != redis.Nil { // redis.Nil: there is no state
-			return engine.Reports{}, err
+			return protocol.Reports{}, err
 		}
 		time, _ := now.Slice()
 		if len(time) != 2 {
-			return engine.Reports{}, errShort
+			return protocol.Reports{}, errShort
 		}
 		return decodeReports(integer(time[0])*1e6+integer(time[1]), state.Val(), all.Val()), nil
 	})
 	if err != nil {
 		e := s.caller.wrap("reports", s.name, err)
 		e.NotExecuted = true
-		return engine.Reports{}, e
+		return protocol.Reports{}, e
 	}
 	return r, nil
 }
@@ -72,8 +73,8 @@ func decodeAuto(now int64, text string) *engine.Auto {
 
 // decodeReports reads the reports that have not ended at now. It skips entries
 // that it does not understand.
-func decodeReports(now int64, state string, all map[string]string) engine.Reports {
-	r := engine.Reports{Totals: map[string]engine.Totals{}}
+func decodeReports(now int64, state string, all map[string]string) protocol.Reports {
+	r := protocol.Reports{Totals: map[string]protocol.Totals{}}
 	if len(state) > stateFlags {
 		r.Limit, r.Pinned = int(numberAt(state[len(mark):])), state[stateFlags]&1 != 0
 	}
@@ -82,7 +83,7 @@ func decodeReports(now int64, state string, all map[string]string) engine.Report
 		case client == "" && a != nil:
 			r.Auto = *a
 		case client != "" && len(text) == reportSize && int64(numberAt(text[24:])) > now:
-			r.Totals[client] = engine.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
+			r.Totals[client] = protocol.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
 		}
 	}
 	return r

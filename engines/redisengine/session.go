@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // confirmWait bounds the wait for a subscription to be confirmed.
@@ -20,7 +21,7 @@ type session struct {
 	keys     keys
 	id       string
 	who      string // the client's description, as JSON
-	notify   func(engine.Notification)
+	notify   func(protocol.Notification)
 	caller   *caller
 	messages *dispatcher
 	forget   func() // removes the session from the engine
@@ -28,24 +29,24 @@ type session struct {
 
 	// Only Step uses these fields, and Step is never called concurrently.
 	words          words
-	noWait         []engine.Request // the requests of firstWait; kept so that the memory is reused
-	describedUntil time.Time        // until when the server has the client's description
-	sub            *subscription    // nil: the session never waited, nor wanted to keep permits
-	cannotListen   bool             // an attempt to subscribe failed when the session wanted to keep permits
+	noWait         []protocol.Request // the requests of firstWait; kept so that the memory is reused
+	describedUntil time.Time          // until when the server has the client's description
+	sub            *subscription      // nil: the session never waited, nor wanted to keep permits
+	cannotListen   bool               // an attempt to subscribe failed when the session wanted to keep permits
 }
 
-// Client implements engine.Session.
+// Client implements protocol.Session.
 func (s *session) Client() string { return s.id }
 
-// Step implements engine.Session.
-func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session.
+func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.closed.Load() {
-		return engine.Reply{}, s.fail(engine.ErrClosed)
+		return protocol.Reply{}, s.fail(engine.ErrClosed)
 	}
 	if c.Keep > 0 && !s.listens(ctx) {
 		c.Keep = 0
 	}
-	if !slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind == engine.Ask && r.Wait }) {
+	if !slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Ask && r.Wait }) {
 		return s.step(ctx, c)
 	}
 	if s.sub == nil || len(s.sub.refusal) > 0 {
@@ -74,14 +75,14 @@ func (s *session) listens(ctx context.Context) bool {
 // granted, and need no subscription. Before it queues the other asks, it
 // subscribes: so it misses no hand-off. If subscribing takes too long, the call
 // goes on: a client that asks again finds its permit.
-func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *session) firstWait(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if mayOvertake(c) {
 		if err := s.listen(ctx); err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 		return s.step(ctx, c)
 	}
-	noWait, again := c, engine.Call{Number: c.Number, Keep: c.Keep}
+	noWait, again := c, protocol.Call{Number: c.Number, Keep: c.Keep}
 	s.noWait = append(s.noWait[:0], c.Requests...)
 	noWait.Requests = s.noWait
 	for i := range noWait.Requests {
@@ -93,8 +94,8 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	}
 	var at []int
 	for i, r := range c.Requests {
-		later := func(other engine.Request) bool { return other.ID == r.ID }
-		if r.Wait && reply.Answers[i].Status == engine.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
+		later := func(other protocol.Request) bool { return other.ID == r.ID }
+		if r.Wait && reply.Answers[i].Status == protocol.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
 			at = append(at, i)
 			again.Requests = append(again.Requests, r)
 		}
@@ -102,9 +103,9 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	if len(at) == 0 {
 		return reply, nil
 	}
-	failed := func(err *engine.Error) (engine.Reply, error) {
+	failed := func(err *engine.Error) (protocol.Reply, error) {
 		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests) // otherwise the first step has carried out some requests
-		return engine.Reply{}, err
+		return protocol.Reply{}, err
 	}
 	if err := s.listen(ctx); err != nil {
 		return failed(err)
@@ -118,7 +119,7 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	}
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
 	reply.Unreachable, reply.Leave = second.Unreachable, second.Leave
-	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a engine.Answer) bool { return a.Status == engine.Refused })
+	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Refused })
 	reply.Notification.Merge(second.Notification)
 	return reply, nil
 }
@@ -127,13 +128,13 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 // That would be wrong in two cases: a light ask could be granted before an earlier
 // heavy one, because the heavy one has no ticket; and an ask for a named permit
 // that does not wait drops the ticket of another session.
-func mayOvertake(c engine.Call) bool {
+func mayOvertake(c protocol.Call) bool {
 	heaviest := 0
 	for _, r := range c.Requests {
-		if r.Kind == engine.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
+		if r.Kind == protocol.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
 			return true
 		}
-		if r.Kind == engine.Ask && r.Wait {
+		if r.Kind == protocol.Ask && r.Wait {
 			heaviest = max(heaviest, r.ID.Weight)
 		}
 	}
@@ -159,7 +160,7 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 }
 
 // step runs the script once.
-func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	now := time.Now()
 	who := s.describe(now, c)
 	want, on := s.caller.replicas, 0
@@ -178,18 +179,18 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		s.words.keyed = true // the script has changed nothing: send the call again, with the keys
 	}
 	if err != nil {
-		return engine.Reply{}, s.fail(err)
+		return protocol.Reply{}, s.fail(err)
 	}
 	reply, err := decode(text, len(c.Requests))
 	if err != nil {
-		return engine.Reply{}, s.fail(err)
+		return protocol.Reply{}, s.fail(err)
 	}
 	if who != nil {
 		s.describedUntil = now.Add(who.keep)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
-			return engine.Reply{}, s.fail(fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want))
+			return protocol.Reply{}, s.fail(fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want))
 		}
 		markUnsure(reply.Notification.Grants)
 	}
@@ -202,7 +203,7 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 // describe returns the client's description if the call must send it: a permit
 // or ticket of the call could otherwise outlive the description that the server
 // has. Otherwise it returns nil.
-func (s *session) describe(now time.Time, c engine.Call) *description {
+func (s *session) describe(now time.Time, c protocol.Call) *description {
 	longest := time.Duration(0)
 	for i := range c.Requests {
 		longest = max(longest, c.Requests[i].Lease)
@@ -216,7 +217,7 @@ func (s *session) describe(now time.Time, c engine.Call) *description {
 
 func (s *session) fail(err error) error { return s.caller.wrap("step", s.name, err) }
 
-// Close implements engine.Session.
+// Close implements protocol.Session.
 func (s *session) Close() error {
 	s.closed.Store(true)
 	s.forget()

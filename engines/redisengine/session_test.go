@@ -17,6 +17,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // New refuses clients that cannot keep semaphores.
@@ -117,19 +118,19 @@ func TestASubscriptionHangs(t *testing.T) {
 	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: b.dial, DialerRetries: 1, DialTimeout: time.Hour, ReadTimeout: expect.Patience})
 	e := closing(t, rdb)
 	s, other := session(t, e, "x"), session(t, e, "y")
-	ask := func(s *direct, number uint64) engine.Answer {
-		r := s.request(engine.Ask, number, time.Minute)
+	ask := func(s *direct, number uint64) protocol.Answer {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait = true
 		return s.do(r)[0]
 	}
 	for _, s := range []*direct{s, other} {
-		if a := ask(s, 1); a.Status != engine.Granted {
+		if a := ask(s, 1); a.Status != protocol.Granted {
 			t.Fatalf("free, and %+v", a)
 		}
 	}
 	b.block()
 	for _, s := range []*direct{s, other, s} {
-		if a := ask(s, 2); a.Status != engine.Queued {
+		if a := ask(s, 2); a.Status != protocol.Queued {
 			t.Errorf("nobody listens yet: %+v; want it queued", a)
 		}
 	}
@@ -144,8 +145,8 @@ func TestASubscriptionHangs(t *testing.T) {
 			break
 		}
 	}
-	s.do(s.request(engine.Release, 1, 0)) // hands over
-	if a := ask(s, 2); a.Status != engine.Granted {
+	s.do(s.request(protocol.Release, 1, 0)) // hands over
+	if a := ask(s, 2); a.Status != protocol.Granted {
 		t.Errorf("after the hand-off: %+v", a)
 	}
 }
@@ -162,14 +163,14 @@ func TestContextsAreHeeded(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: wireDeadlines, ReadTimeout: -1, WriteTimeout: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			s := session(t, closing(t, rdb), "x")
-			s.do(s.request(engine.Ask, 1, time.Minute))
-			s.do(s.request(engine.Renew, 1, time.Minute)) // so that caller.quick is set
+			s.do(s.request(protocol.Ask, 1, time.Minute))
+			s.do(s.request(protocol.Renew, 1, time.Minute)) // so that caller.quick is set
 			proxy.Silence()
 			t.Cleanup(proxy.Resume)
 			for range 3 {
 				ctx, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(200*time.Millisecond, cancel) // by then the call is sent
-				_, err := s.try(ctx, s.request(engine.Renew, 1, time.Minute))
+				_, err := s.try(ctx, s.request(protocol.Renew, 1, time.Minute))
 				var failed *engine.Error
 				if !errors.As(err, &failed) || failed.NotExecuted {
 					t.Errorf("cancelled: %v", err)
@@ -192,7 +193,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 	rdb := server.Client()
 	s := session(t, patientAt(t, server.Addr()), "x")
 	set := func(number uint64, fence bool, limit int) error {
-		_, err := s.Step(whole, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: limit}}})
+		_, err := s.Step(whole, protocol.Call{Number: number, Fence: fence, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: limit}}})
 		return err
 	}
 	expect.OK(t, set(1, false, 3))
@@ -207,7 +208,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 	}
 	expect.OK(t, set(4, false, 11))
 	other := session(t, patientAt(t, server.Addr()), "x")
-	if a := other.do(other.request(engine.Ask, 1, time.Minute))[0]; a.Status != engine.Granted {
+	if a := other.do(other.request(protocol.Ask, 1, time.Minute))[0]; a.Status != protocol.Granted {
 		t.Errorf("another session, beside the fence: %+v", a)
 	}
 	if list := eternal(t, rdb); len(list) > 0 {
@@ -223,7 +224,7 @@ func TestThousandsInOneCall(t *testing.T) {
 	const n = 9000
 	server := redistest.Start(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	call := func(kind engine.Kind, lease time.Duration) (all []engine.Request) {
+	call := func(kind protocol.Kind, lease time.Duration) (all []protocol.Request) {
 		for i := range n {
 			r := s.request(kind, uint64(i), lease)
 			r.Limit, r.Wait = n/2, true
@@ -233,12 +234,12 @@ func TestThousandsInOneCall(t *testing.T) {
 	}
 	// A context that never ends: so many requests may take longer than
 	// quickAttempt. A call of a Semaphore has 500 requests at most.
-	do := func(rs []engine.Request) []engine.Answer {
+	do := func(rs []protocol.Request) []protocol.Answer {
 		reply, err := s.try(context.Background(), rs...)
 		expect.OK(t, err)
 		return reply.Answers
 	}
-	count := func(answers []engine.Answer, status engine.Status) (n int) {
+	count := func(answers []protocol.Answer, status protocol.Status) (n int) {
 		for _, a := range answers {
 			if a.Status == status {
 				n++
@@ -246,10 +247,10 @@ func TestThousandsInOneCall(t *testing.T) {
 		}
 		return n
 	}
-	if granted := count(do(call(engine.Ask, time.Hour)), engine.Granted); granted != n/2 {
+	if granted := count(do(call(protocol.Ask, time.Hour)), protocol.Granted); granted != n/2 {
 		t.Errorf("granted %d, want %d", granted, n/2)
 	}
-	if renewed := count(do(call(engine.Renew, time.Millisecond)), engine.Granted); renewed != n/2 {
+	if renewed := count(do(call(protocol.Renew, time.Millisecond)), protocol.Granted); renewed != n/2 {
 		t.Errorf("renewed %d, want %d", renewed, n/2)
 	}
 	expect.Until(t, "the end of all leases", func() bool {
@@ -257,11 +258,11 @@ func TestThousandsInOneCall(t *testing.T) {
 		expect.OK(t, err)
 		return st.Used == 0
 	})
-	if granted := count(do(call(engine.Ask, time.Minute)), engine.Granted); granted > n/2 {
+	if granted := count(do(call(protocol.Ask, time.Minute)), protocol.Granted); granted > n/2 {
 		t.Errorf("granted %d, of %d", granted, n/2)
 	}
-	do(call(engine.Renew, time.Minute))
-	do(call(engine.Release, 0))
+	do(call(protocol.Renew, time.Minute))
+	do(call(protocol.Release, 0))
 	st, err := s.State(expect.Within(t))
 	expect.OK(t, err)
 	if st.Used != 0 || len(st.Holders) != 0 || len(st.Waiters) != 0 {
@@ -308,15 +309,15 @@ func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	e := patientAt(t, server.Addr())
-	ask := func(d *direct, number uint64, weight int, wait bool) engine.Request {
-		r := d.request(engine.Ask, number, time.Minute)
+	ask := func(d *direct, number uint64, weight int, wait bool) protocol.Request {
+		r := d.request(protocol.Ask, number, time.Minute)
 		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait
 		return r
 	}
 	holder, d := session(t, e, "x"), session(t, e, "x")
 	holder.do(ask(holder, 1, 1, false))
 	got := d.do(ask(d, 1, 2, true), ask(d, 2, 1, true), ask(d, 3, 1, false))
-	if got[0].Status != engine.Queued || got[1].Status != engine.Queued || got[2].Status != engine.Refused {
+	if got[0].Status != protocol.Queued || got[1].Status != protocol.Queued || got[2].Status != protocol.Refused {
 		t.Errorf("%+v", got)
 	}
 }
@@ -331,7 +332,7 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	expect.OK(t, taken.Ping(t.Context()).Err())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := s.try(ctx, s.request(engine.Ask, 1, time.Minute))
+	_, err := s.try(ctx, s.request(protocol.Ask, 1, time.Minute))
 	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)

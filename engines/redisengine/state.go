@@ -20,7 +20,7 @@ import (
 // would block the server for longer; docs/data/redis.md has the measurement.
 const defaultReadSize = 500
 
-// State implements engine.Session.
+// State implements protocol.Session.
 //
 // With up to 500 permits and tickets, the semaphore is read in one step: the
 // state is that of one moment. A larger semaphore is read in parts, so that the

@@ -15,6 +15,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // readBy sets how many permits and tickets an engine reads in one step.
@@ -24,7 +25,7 @@ func readBy(e sema.Engine, n int) sema.Engine {
 }
 
 // timeless reads the state, without the values that change with time.
-func timeless(t *testing.T, s engine.Session) engine.State {
+func timeless(t *testing.T, s protocol.Session) engine.State {
 	t.Helper()
 	st, err := s.State(expect.Within(t))
 	expect.OK(t, err)
@@ -46,7 +47,7 @@ func timeless(t *testing.T, s engine.Session) engine.State {
 }
 
 // many makes requests about permits of the session with consecutive numbers.
-func (d *direct) many(kind engine.Kind, from, n int, lease time.Duration) (rs []engine.Request) {
+func (d *direct) many(kind protocol.Kind, from, n int, lease time.Duration) (rs []protocol.Request) {
 	for i := range n {
 		r := d.request(kind, uint64(from+i), lease)
 		r.Limit, r.Wait = 100, true
@@ -79,12 +80,12 @@ func TestStateInParts(t *testing.T) {
 	}
 
 	same("no semaphore", 0, 0)
-	whole.do(engine.Request{Kind: engine.SetLimit, Limit: 100}, engine.Request{Kind: engine.Pause})
+	whole.do(protocol.Request{Kind: protocol.SetLimit, Limit: 100}, protocol.Request{Kind: protocol.Pause})
 	same("nobody", 0, 0)
-	whole.do(engine.Request{Kind: engine.Unpause})
+	whole.do(protocol.Request{Kind: protocol.Unpause})
 	others := []*direct{session(t, e, "x"), session(t, e, "x"), session(t, e, "x")}
 	for k, d := range others {
-		asks := d.many(engine.Ask, 1, 20, time.Hour) // 8 permits of 4, and tickets
+		asks := d.many(protocol.Ask, 1, 20, time.Hour) // 8 permits of 4, and tickets
 		for i := range asks {
 			asks[i].ID.Slot, asks[i].ID.Weight = i%2 == 0, 4
 			asks[i].Behind = i + k
@@ -94,8 +95,8 @@ func TestStateInParts(t *testing.T) {
 	st := timeless(t, whole)
 	id, err := engine.ParseID(st.Holders[3].ID)
 	expect.OK(t, err)
-	whole.do(engine.Request{Kind: engine.Revoke, ID: id})
-	whole.do(engine.Request{Kind: engine.Pause}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
+	whole.do(protocol.Request{Kind: protocol.Revoke, ID: id})
+	whole.do(protocol.Request{Kind: protocol.Pause}, protocol.Request{Kind: protocol.SetLimit, Limit: 90, Pin: true})
 	same("60 that hold or wait", 25, 35)
 	st = timeless(t, inParts[7])
 	if st.Limit != 90 || !st.Pinned || !st.Paused || st.Used != 100 || !st.Holders[3].Revoked || st.Holders[0].Slot != 0 ||
@@ -104,7 +105,7 @@ func TestStateInParts(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	for _, d := range others {
-		gone := d.many(engine.Release, 1, 20, 0)
+		gone := d.many(protocol.Release, 1, 20, 0)
 		for i := range gone {
 			gone[i].ID.Slot, gone[i].ID.Weight = i%2 == 0, 4
 		}
@@ -118,7 +119,7 @@ func TestEndedLeasesAreNotInTheState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	holder := session(t, patientAt(t, server.Addr()), "x")
-	holder.do(append(holder.many(engine.Ask, 1, 50, time.Hour), holder.many(engine.Ask, 51, 40, 20*time.Millisecond)...)...)
+	holder.do(append(holder.many(protocol.Ask, 1, 50, time.Hour), holder.many(protocol.Ask, 51, 40, 20*time.Millisecond)...)...)
 	reader := session(t, readBy(patientAt(t, server.Addr()), 10), "x")
 	expect.Until(t, "the end of the leases", func() bool {
 		st, err := reader.State(expect.Within(t))
@@ -152,15 +153,15 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 	holder, waiter, other := session(t, e, "x"), session(t, e, "x"), session(t, e, "x")
 	rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 	reader := session(t, readBy(closing(t, rdb), 10), "x")
-	limit := func(n int) engine.Request { return engine.Request{Kind: engine.SetLimit, Limit: n} }
+	limit := func(n int) protocol.Request { return protocol.Request{Kind: protocol.SetLimit, Limit: n} }
 
 	calls, act := 0, func(int) {}
 	rdb.AddHook(between{func() { calls++; act(calls) }})
 	stay := func(what string, change func(call int)) {
 		t.Helper()
 		holder.do(limit(each))
-		holder.do(holder.many(engine.Ask, 1, each, time.Hour)...)
-		waiter.do(waiter.many(engine.Ask, 1, each, time.Hour)...)
+		holder.do(holder.many(protocol.Ask, 1, each, time.Hour)...)
+		waiter.do(waiter.many(protocol.Ask, 1, each, time.Hour)...)
 		calls, act = 0, change
 		st, err := reader.State(expect.Within(t))
 		expect.OK(t, err)
@@ -173,7 +174,7 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 			found[w.ID]++
 		}
 		for _, d := range []*direct{holder, waiter} {
-			for _, r := range d.many(engine.Ask, 1, each, time.Hour) {
+			for _, r := range d.many(protocol.Ask, 1, each, time.Hour) {
 				if n := found[r.ID.String()]; n != 1 {
 					t.Errorf("%s: %s is there %d times", what, r.ID, n)
 				}
@@ -186,27 +187,27 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 			t.Errorf("%s: read in %d calls", what, calls)
 		}
 		for d, asked := range map[*direct]int{other: most, waiter: each, holder: each} {
-			d.do(d.many(engine.Release, 1, asked, 0)...)
+			d.do(d.many(protocol.Release, 1, asked, 0)...)
 		}
 	}
 
 	stay("nothing changes", func(int) {})
 	stay("all renew", func(call int) {
 		lease := time.Duration(1+(call*7919)%50) * time.Minute
-		holder.do(holder.many(engine.Renew, 1, each, lease)...)
+		holder.do(holder.many(protocol.Renew, 1, each, lease)...)
 	})
 	stay("others come and go", func(call int) {
 		if call%2 == 0 {
-			other.do(other.many(engine.Release, 1, most, 0)...)
+			other.do(other.many(protocol.Release, 1, most, 0)...)
 		} else {
-			other.do(other.many(engine.Ask, 1, min(call*20, most), time.Hour)...)
+			other.do(other.many(protocol.Ask, 1, min(call*20, most), time.Hour)...)
 		}
 	})
 	stay("those who wait are served", func(call int) {
 		waiter.do(limit(each + 10*call))
 	})
 	stay("those who wait ask again", func(call int) {
-		again := waiter.many(engine.Ask, 1, each, time.Hour)
+		again := waiter.many(protocol.Ask, 1, each, time.Hour)
 		for i := range again {
 			again[i].Anew, again[i].Waited = true, time.Duration((i*call)%each)*time.Second
 		}
@@ -219,7 +220,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	holder := session(t, patientAt(t, server.Addr()), "x")
-	holder.do(holder.many(engine.Ask, 1, 100, time.Hour)...)
+	holder.do(holder.many(protocol.Ask, 1, 100, time.Hour)...)
 	for last := 1; last <= 3; last++ {
 		rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 		reader := session(t, readBy(closing(t, rdb), 2), "x")

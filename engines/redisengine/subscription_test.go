@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // detour is a dialer whose address can be changed.
@@ -128,9 +128,9 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	s.do(s.request(engine.Ask, 1, time.Minute))
-	ask := func(number uint64, again bool) engine.Request {
-		r := s.request(engine.Ask, number, time.Minute)
+	s.do(s.request(protocol.Ask, 1, time.Minute))
+	ask := func(number uint64, again bool) protocol.Request {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait, r.Again = true, again
 		return r
 	}
@@ -146,16 +146,16 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	for n := range uint64(3) {
 		first := s.do(ask(n+2, true))[0]
 		time.Sleep(time.Millisecond) // so that the server's clock moves on
-		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Queued || a.Ahead != int(n) || a.Ticket <= first.Ticket {
+		if a := s.do(ask(n+2, true))[0]; a.Status != protocol.Queued || a.Ahead != int(n) || a.Ticket <= first.Ticket {
 			t.Errorf("ticket %d again: %+v after %+v", n+2, a, first)
 		}
 	}
 	for n := range uint64(3) {
-		s.do(s.request(engine.Release, n+1, 0))
-		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Granted {
+		s.do(s.request(protocol.Release, n+1, 0))
+		if a := s.do(ask(n+2, true))[0]; a.Status != protocol.Granted {
 			t.Errorf("ticket %d in its turn: %+v", n+2, a)
 		}
 	}
 	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-	s.do(s.request(engine.Release, 4, 0))
+	s.do(s.request(protocol.Release, 4, 0))
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
 // "One blocked connection per waiter exhausts the pool": here thousands of
@@ -223,17 +223,17 @@ func TestThousandsOfTickets(t *testing.T) {
 	rdb := server.Client()
 	e := patientAt(t, server.Addr())
 	holder, waiters := session(t, e, "x"), session(t, e, "x")
-	holder.do(holder.request(engine.Ask, 1, time.Hour))
+	holder.do(holder.request(protocol.Ask, 1, time.Hour))
 	for from := 0; from < manyWaiters; from += 500 {
-		var asks []engine.Request
+		var asks []protocol.Request
 		for n := range 500 {
-			ask := waiters.request(engine.Ask, uint64(from+n+1), time.Hour)
+			ask := waiters.request(protocol.Ask, uint64(from+n+1), time.Hour)
 			ask.Wait, ask.Waited = true, time.Duration(manyWaiters-from-n)*time.Millisecond
 			asks = append(asks, ask)
 		}
 		waiters.do(asks...)
 	}
-	holder.do(holder.request(engine.Release, 1, 0))
+	holder.do(holder.request(protocol.Release, 1, 0))
 	for n := range uint64(manyWaiters) {
 		told := <-waiters.told
 		for len(told.Grants) == 0 {
@@ -242,7 +242,7 @@ func TestThousandsOfTickets(t *testing.T) {
 		if len(told.Grants) != 1 || told.Grants[0].ID.Number != n+1 {
 			t.Fatalf("told %+v in turn %d", told, n+1)
 		}
-		other := holder.request(engine.Release, n+1, 0) // by another client, so that the waiters learn of it by messages only
+		other := holder.request(protocol.Release, n+1, 0) // by another client, so that the waiters learn of it by messages only
 		other.ID.Client = waiters.Client()
 		holder.do(other)
 	}

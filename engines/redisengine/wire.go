@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // This file encodes calls, and decodes replies and notifications; lua/words.lua
@@ -64,18 +65,18 @@ type description struct {
 
 // terms are the values that all requests of a run share.
 type terms struct {
-	kind          engine.Kind
+	kind          protocol.Kind
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
 	perKey        int
 }
 
-func (w *words) termsOf(r *engine.Request) terms {
+func (w *words) termsOf(r *protocol.Request) terms {
 	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
 	t.flag(r.ID.Slot, slotFlag)
 	switch r.Kind {
-	case engine.Ask:
+	case protocol.Ask:
 		t.ticket = r.Ticket
 		t.flag(r.Wait, waitFlag)
 		t.flag(r.Unfair, unfairFlag)
@@ -84,24 +85,24 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.Anew, anewFlag)
 		t.flag(r.Newest, newestFlag)
 		t.flag(r.Who != nil, namedFlag)
-	case engine.Renew:
+	case protocol.Renew:
 		t.flag(r.Token > 0, tokenFlag)
 		t.flag(r.Mine, mineFlag)
-	case engine.Release:
+	case protocol.Release:
 		t.flag(r.Token > 0, tokenFlag)
 		t.flag(r.Mine, mineFlag)
 		t.flag(r.ID.Client != w.client, othersFlag)
-	case engine.SetLimit:
+	case protocol.SetLimit:
 		t.flag(r.Pin, pinFlag)
 		t.flag(r.Auto != nil, autoFlag)
 		t.weight = 0
 		if r.PerKey != 0 {
 			t.weight = 1 + max(0, r.PerKey)
 		}
-	case engine.SetKey:
+	case protocol.SetKey:
 		t.limit, t.weight = r.Cap, r.Share
 	}
-	if r.Kind == engine.Ask && (r.Key != "" || r.PerKey > 0) {
+	if r.Kind == protocol.Ask && (r.Key != "" || r.PerKey > 0) {
 		t.kind, t.perKey = askKeyed, r.PerKey
 	}
 	return t
@@ -115,17 +116,17 @@ func (t *terms) flag(on bool, flag byte) {
 
 // namesKeys reports whether a request names a key that shares the semaphore, or sets
 // the cap of keys.
-func namesKeys(r engine.Request) bool {
-	return r.Key != "" || r.PerKey != 0 || r.Kind == engine.SetKey || r.Kind == engine.UnsetKey
+func namesKeys(r protocol.Request) bool {
+	return r.Key != "" || r.PerKey != 0 || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
 }
 
 // aboutPermit reports whether requests of this kind carry the id of a permit.
-func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
+func aboutPermit(k protocol.Kind) bool { return k <= protocol.Revoke }
 
 // encode returns a call as a Redis command: two words for runStep to fill in,
 // then the keys and arguments of the script. The result is valid until the next
 // encode.
-func (w *words) encode(c engine.Call, who *description) []any {
+func (w *words) encode(c protocol.Call, who *description) []any {
 	w.keyed = w.keyed || slices.ContainsFunc(c.Requests, namesKeys)
 	marks, ids, reports := byte(0), 0, false
 	if c.Fence {
@@ -134,7 +135,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	for i := range c.Requests {
 		reports = reports || c.Requests[i].Totals != nil || c.Requests[i].Auto != nil
 		switch k := c.Requests[i].Kind; {
-		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
+		case k == protocol.Renew, k == protocol.Release, k == protocol.Revoke, k == protocol.Ask && c.Requests[i].Again:
 			marks |= passMark
 			ids++
 		case aboutPermit(k):
@@ -156,13 +157,13 @@ func (w *words) encode(c engine.Call, who *description) []any {
 		}
 		for i := range n {
 			switch r := &rest[i]; {
-			case t.kind == engine.SetKey || t.kind == engine.UnsetKey:
+			case t.kind == protocol.SetKey || t.kind == protocol.UnsetKey:
 				w.buf = appendName(w.buf, r.Key)
-			case t.kind == engine.Report:
+			case t.kind == protocol.Report:
 				w.buf = appendTotals(w.buf, r.Totals)
-			case t.kind == engine.SetLimit && r.Auto != nil:
+			case t.kind == protocol.SetLimit && r.Auto != nil:
 				w.buf = appendAuto(w.buf, r.Auto)
-			case t.kind == engine.Ask || t.kind == askKeyed:
+			case t.kind == protocol.Ask || t.kind == askKeyed:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
 				if r.Who != nil {
@@ -171,7 +172,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 				if t.kind == askKeyed {
 					w.buf = appendName(w.buf, r.Key)
 				}
-			case t.kind != engine.SetLimit && t.flags&tokenFlag != 0:
+			case t.kind != protocol.SetLimit && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
 		}
@@ -248,7 +249,7 @@ const (
 	headSize   = 17
 	recordSize = 29
 
-	leaveMarks      = 3 // an engine.Leave
+	leaveMarks      = 3 // an protocol.Leave
 	unreachableMark = 4
 	recalledMark    = 8
 	roomMark        = 16
@@ -262,42 +263,42 @@ var errFenced = errors.New("a later call of this session came first")
 var errShort = errors.New("the script's reply is too short")
 
 // decode reads the script's reply to a call of so many requests.
-func decode(text string, requests int) (engine.Reply, error) {
+func decode(text string, requests int) (protocol.Reply, error) {
 	if len(text) < headSize {
-		return engine.Reply{}, errShort
+		return protocol.Reply{}, errShort
 	}
-	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
+	reply := protocol.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
-	reply.Leave, reply.Unreachable, reply.Recalled = engine.Leave(marks&leaveMarks), marks&unreachableMark != 0, marks&recalledMark != 0
+	reply.Leave, reply.Unreachable, reply.Recalled = protocol.Leave(marks&leaveMarks), marks&unreachableMark != 0, marks&recalledMark != 0
 	reply.Room = marks&roomMark != 0
 	text = text[headSize:]
 	if marks&perKeyMark != 0 {
 		if len(text) < 8 {
-			return engine.Reply{}, errShort
+			return protocol.Reply{}, errShort
 		}
 		reply.PerKey, text = int(numberAt(text)), text[8:]
 	}
 	if text == "" && requests > 0 {
 		return reply, errFenced
 	}
-	reply.Answers = make([]engine.Answer, 0, requests)
+	reply.Answers = make([]protocol.Answer, 0, requests)
 	for len(reply.Answers) < requests {
 		if len(text) < recordSize {
-			return engine.Reply{}, errShort
+			return protocol.Reply{}, errShort
 		}
 		n := int(text[1]) | int(text[2])<<8 | int(text[3])<<16 | int(text[4])<<24
 		if n < 1 || n > requests-len(reply.Answers) {
-			return engine.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
+			return protocol.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
 		}
-		a := engine.Answer{Status: engine.Status(text[0]), Slot: -1}
+		a := protocol.Answer{Status: protocol.Status(text[0]), Slot: -1}
 		first, second, third := numberAt(text[5:]), numberAt(text[13:]), numberAt(text[21:])
 		for i := range n {
 			switch a.Status {
-			case engine.Granted:
+			case protocol.Granted:
 				a.Token, a.Slot, a.Lease = int64(first)+int64(i), int(second), micros(int64(third))
-			case engine.Queued:
+			case protocol.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
-			case engine.TooHeavy:
+			case protocol.TooHeavy:
 				a.Bound = int(first)
 			}
 			reply.Answers = append(reply.Answers, a)
@@ -322,7 +323,7 @@ func numberAt(text string) float64 {
 // parseNotification reads the lines that the script publishes. It skips lines
 // that it does not understand: a newer version may send more kinds, and a
 // client can do without any of them.
-func parseNotification(message string) (n engine.Notification) {
+func parseNotification(message string) (n protocol.Notification) {
 	for line := range strings.Lines(message) {
 		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch kind {
@@ -330,7 +331,7 @@ func parseNotification(message string) (n engine.Notification) {
 			name, rest, _ := strings.Cut(rest, " ")
 			token, rest, _ := strings.Cut(rest, " ")
 			slot, ticket, _ := strings.Cut(rest, " ")
-			var g engine.Grant
+			var g protocol.Grant
 			var errs [4]error
 			g.ID, errs[0] = engine.ParseID(name)
 			g.Token, errs[1] = strconv.ParseInt(token, 10, 64)
@@ -350,9 +351,9 @@ func parseNotification(message string) (n engine.Notification) {
 		case "c":
 			switch rest {
 			case "1":
-				n.Recall = engine.RecallKept
+				n.Recall = protocol.RecallKept
 			case "2":
-				n.Recall = engine.RecallAll
+				n.Recall = protocol.RecallAll
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options configure an engine.
@@ -38,7 +39,7 @@ const (
 	sweepEvery = time.Minute
 )
 
-// Engine is an engine.Engine over a Store. Create it with New and share it.
+// Engine is a sema.Engine over a Store. Create it with New and share it.
 type Engine struct {
 	store    Store
 	updater  Updater  // nil: the store is no Updater
@@ -96,8 +97,8 @@ func New(store Store, o *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (e *Engine) sessionsOf(s *semaphore) []*session {
 	return slices.Collect(maps.Values(s.sessions))
 }
 
-// List implements engine.Engine.
+// List implements sema.Engine.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	if e.ctx.Err() != nil {
 		return nil, engine.ErrClosed
@@ -158,7 +159,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Close implements engine.Engine. The store stays open.
+// Close implements sema.Engine. The store stays open.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -168,7 +169,7 @@ func (e *Engine) Close() error {
 	e.cancel()
 	for _, s := range sessions {
 		s.closed.Store(true)
-		s.notify(engine.Notification{Closed: true})
+		s.notify(protocol.Notification{Closed: true})
 	}
 	over := make(chan struct{})
 	go func() {

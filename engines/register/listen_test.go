@@ -10,6 +10,7 @@ import (
 	"sema/engine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // slowListener is a lockingStore in which Listen takes 300 ms to begin.
@@ -24,20 +25,20 @@ func (s slowListener) Listen(ctx context.Context, process string, receive func(s
 func TestGrantsBeforeAProcessListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLockingStore()
-		open := func(store register.Store) (engine.Session, chan engine.Notification) {
+		open := func(store register.Store) (protocol.Session, chan protocol.Notification) {
 			e, err := register.New(store, &register.Options{Poll: time.Hour})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = e.Close() })
-			told := make(chan engine.Notification, 10)
-			s, err := e.Open("x", engine.Client{}, func(n engine.Notification) { told <- n })
+			told := make(chan protocol.Notification, 10)
+			s, err := e.Open("x", engine.Client{}, func(n protocol.Notification) { told <- n })
 			expect.OK(t, err)
 			return s, told
 		}
 		number := uint64(0)
-		do := func(s engine.Session, kind engine.Kind, want engine.Status) {
+		do := func(s protocol.Session, kind protocol.Kind, want protocol.Status) {
 			t.Helper()
 			number++
-			reply, err := s.Step(t.Context(), engine.Call{Number: number, Requests: []engine.Request{{
+			reply, err := s.Step(t.Context(), protocol.Call{Number: number, Requests: []protocol.Request{{
 				Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 			}}})
 			expect.OK(t, err)
@@ -47,10 +48,10 @@ func TestGrantsBeforeAProcessListens(t *testing.T) {
 		}
 		holder, _ := open(h)
 		waiter, told := open(slowListener{h})
-		do(holder, engine.Ask, engine.Granted)
-		do(waiter, engine.Ask, engine.Queued)
+		do(holder, protocol.Ask, protocol.Granted)
+		do(waiter, protocol.Ask, protocol.Queued)
 		time.Sleep(100 * time.Millisecond)
-		do(holder, engine.Release, engine.Done) // the waiter listens only 200 ms later
+		do(holder, protocol.Release, protocol.Done) // the waiter listens only 200 ms later
 		select {
 		case n := <-told:
 			if len(n.Grants) != 1 {

@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // messages encodes a step's notifications as one or more messages for each listening
 // process except own.
-func messages(news map[string]*engine.Notification, own string) []Message {
+func messages(news map[string]*protocol.Notification, own string) []Message {
 	texts := map[string][]byte{}
 	var all []Message
 	for client, n := range news {
@@ -34,7 +34,7 @@ func messages(news map[string]*engine.Notification, own string) []Message {
 		}
 		more := wire.AppendNews(nil, &wire.News{Client: client, Notification: *n})
 		if base64.StdEncoding.EncodedLen(len(more)) > MaxText {
-			more = wire.AppendNews(nil, &wire.News{Client: client, Notification: engine.Notification{Ask: true, Renew: true, Recall: n.Recall}})
+			more = wire.AppendNews(nil, &wire.News{Client: client, Notification: protocol.Notification{Ask: true, Renew: true, Recall: n.Recall}})
 		}
 		b := texts[process]
 		if base64.StdEncoding.EncodedLen(len(b)+len(more)) > MaxText {

@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/internal/ledger"
 	"sema/internal/pack"
+	"sema/internal/protocol"
 )
 
 // errSame ends an update that would change nothing.
@@ -23,8 +24,8 @@ const maxHeads = 8
 
 // outcome is the result of a step. It counts once the store has written next.
 type outcome struct {
-	replies    []engine.Reply
-	news       map[string]*engine.Notification // for clients other than the callers
+	replies    []protocol.Reply
+	news       map[string]*protocol.Notification // for clients other than the callers
 	next       Next
 	same       bool // there is nothing to write
 	exact      bool // the step needs the exact time, or the list of listeners
@@ -108,9 +109,9 @@ func (s *semaphore) carryOut(m *loaded, calls []*pending, doubt time.Duration) (
 		reply := m.ledger.Step(now, p.session.id, p.session.who, c)
 		for i, a := range reply.Answers {
 			switch a.Status {
-			case engine.Granted:
+			case protocol.Granted:
 				reply.Answers[i].Lease -= doubt
-			case engine.Queued:
+			case protocol.Queued:
 				o.exact = true
 			}
 		}
@@ -152,7 +153,7 @@ func nextVersion(version, now int64) int64 {
 func lazy(calls []*pending, o *outcome) bool {
 	for i, p := range calls {
 		for k, a := range o.replies[i].Answers {
-			if a.Status == engine.Granted || a.Status == engine.Done && p.call.Requests[k].Kind != engine.Release {
+			if a.Status == protocol.Granted || a.Status == protocol.Done && p.call.Requests[k].Kind != protocol.Release {
 				return false
 			}
 		}

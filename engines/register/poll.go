@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 const (
@@ -128,8 +128,8 @@ func (s *semaphore) look() time.Duration {
 		session.tell(session.compare(m.ledger, now, recheck))
 	}
 	if listed != (atHead && s.engine.listenerState().up) { // a step without requests corrects Row.Heads
-		stepper := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
-		p := &pending{session: stepper, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
+		stepper := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(protocol.Notification) {}}
+		p := &pending{session: stepper, call: protocol.Call{Number: math.MaxUint64}, done: make(chan struct{})}
 		s.add(p)
 		<-p.done
 	}
@@ -138,7 +138,7 @@ func (s *semaphore) look() time.Duration {
 
 // compare returns the notification of the changes by other processes in the ledger. recheck
 // is the time to the next end of a lease: waiting clients then ask again.
-func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n engine.Notification) {
+func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n protocol.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, f := range s.known {

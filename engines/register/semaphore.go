@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 const (
@@ -52,15 +53,15 @@ type semaphore struct {
 // pending is a queued call.
 type pending struct {
 	session *session
-	call    engine.Call
-	reply   engine.Reply
+	call    protocol.Call
+	reply   protocol.Reply
 	err     error
 	done    chan struct{} // closed when reply or err is there
 }
 
 // ofHolder reports whether a call renews or releases a permit.
 func (p *pending) ofHolder() bool {
-	return slices.ContainsFunc(p.call.Requests, func(r engine.Request) bool { return r.Kind == engine.Renew || r.Kind == engine.Release })
+	return slices.ContainsFunc(p.call.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Renew || r.Kind == protocol.Release })
 }
 
 // loaded is a row with its ledger.
@@ -128,7 +129,7 @@ func (s *semaphore) step(calls []*pending) {
 	for i, p := range calls {
 		p.reply = o.replies[i]
 		p.session.note(p.call, p.reply, o.via)
-		if p.reply.Leave != engine.GiveBack || p.call.Keep > 0 && p.session.has(isPermit) {
+		if p.reply.Leave != protocol.GiveBack || p.call.Keep > 0 && p.session.has(isPermit) {
 			s.mu.Lock()
 			s.keepUntil = began.Add(p.call.Keep)
 			s.mu.Unlock()
@@ -204,7 +205,7 @@ var errBusy = errors.New("other processes changed the semaphore before each writ
 // most of them are refused, which needs no lock.
 func onlyTries(calls []*pending) bool {
 	return !slices.ContainsFunc(calls, func(p *pending) bool {
-		return slices.ContainsFunc(p.call.Requests, func(r engine.Request) bool { return r.Kind != engine.Ask || r.Wait })
+		return slices.ContainsFunc(p.call.Requests, func(r protocol.Request) bool { return r.Kind != protocol.Ask || r.Wait })
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // session is one client's access to one semaphore.
@@ -17,7 +18,7 @@ type session struct {
 	semaphore *semaphore
 	id        string
 	who       engine.Client
-	notify    func(engine.Notification)
+	notify    func(protocol.Notification)
 	closed    atomic.Bool
 
 	mu    sync.Mutex
@@ -26,19 +27,19 @@ type session struct {
 
 // fact is a session's knowledge of a ticket or permit.
 type fact struct {
-	ticket  int64 // its life, as in engine.Answer.Ticket; 0: it is a permit
+	ticket  int64 // its life, as in protocol.Answer.Ticket; 0: it is a permit
 	revoked bool
 	ours    bool // this session receives its notifications
 }
 
-// Client implements engine.Session.
+// Client implements protocol.Session.
 func (s *session) Client() string { return s.id }
 
-// Step implements engine.Session. When ctx ends it returns; a call in a running step may
+// Step implements protocol.Session. When ctx ends it returns; a call in a running step may
 // still take effect, a queued one does not.
-func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.closed.Load() {
-		return engine.Reply{}, closed("step", s.semaphore.name)
+		return protocol.Reply{}, closed("step", s.semaphore.name)
 	}
 	c.Requests = slices.Clone(c.Requests) // the caller may reuse its own after ctx has ended
 	p := &pending{session: s, call: c, done: make(chan struct{})}
@@ -46,22 +47,22 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	select {
 	case <-p.done:
 		if p.err != nil {
-			return engine.Reply{}, fail("step", s.semaphore.name, p.err, false)
+			return protocol.Reply{}, fail("step", s.semaphore.name, p.err, false)
 		}
 		return p.reply, nil
 	case <-ctx.Done():
 		unsent := s.semaphore.withdraw(p)
-		return engine.Reply{}, fail("step", s.semaphore.name, ctx.Err(), unsent)
+		return protocol.Reply{}, fail("step", s.semaphore.name, ctx.Err(), unsent)
 	}
 }
 
-// State implements engine.Session.
+// State implements protocol.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	return readState(ctx, s, "state", (*ledger.Ledger).State)
 }
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
 	return readState(ctx, s, "reports", (*ledger.Ledger).Reports)
 }
 
@@ -82,7 +83,7 @@ func readState[T any](ctx context.Context, s *session, op string, of func(l *led
 	return of(m.ledger, row.time()), nil
 }
 
-// Close implements engine.Session. It releases waiting tickets, because nobody would
+// Close implements protocol.Session. It releases waiting tickets, because nobody would
 // receive their grants. It keeps a ticket that another session has asked for since.
 func (s *session) Close() error {
 	if s.closed.Swap(true) {
@@ -93,9 +94,9 @@ func (s *session) Close() error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	c := engine.Call{Number: math.MaxUint64}
+	c := protocol.Call{Number: math.MaxUint64}
 	for _, id := range waiting {
-		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id, Mine: true})
+		c.Requests = append(c.Requests, protocol.Request{Kind: protocol.Release, ID: id, Mine: true})
 	}
 	p := &pending{session: s, call: c, done: make(chan struct{})}
 	s.semaphore.add(p)
@@ -105,21 +106,21 @@ func (s *session) Close() error {
 
 // note records the tickets and permits in a reply. via returns the session that receives
 // the notifications of a permit.
-func (s *session) note(c engine.Call, reply engine.Reply, via func(engine.ID) string) {
+func (s *session) note(c protocol.Call, reply protocol.Reply, via func(engine.ID) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, a := range reply.Answers {
 		switch r := c.Requests[i]; {
-		case a.Status == engine.Queued || a.Status == engine.Granted || a.Status == engine.Revoked:
-			s.known[r.ID] = fact{a.Ticket, a.Status == engine.Revoked, via(r.ID) == s.id}
-		case r.Kind == engine.Ask || r.Kind == engine.Renew || r.Kind == engine.Release:
+		case a.Status == protocol.Queued || a.Status == protocol.Granted || a.Status == protocol.Revoked:
+			s.known[r.ID] = fact{a.Ticket, a.Status == protocol.Revoked, via(r.ID) == s.id}
+		case r.Kind == protocol.Ask || r.Kind == protocol.Renew || r.Kind == protocol.Release:
 			delete(s.known, r.ID)
 		}
 	}
 	s.noteGrants(reply.Notification.Grants)
 }
 
-func (s *session) noteGrants(grants []engine.Grant) {
+func (s *session) noteGrants(grants []protocol.Grant) {
 	for _, g := range grants {
 		if _, ok := s.known[g.ID]; ok {
 			s.known[g.ID] = fact{ours: true}
@@ -128,7 +129,7 @@ func (s *session) noteGrants(grants []engine.Grant) {
 }
 
 // tell notifies the client, unless the session is closed or n is empty.
-func (s *session) tell(n engine.Notification) {
+func (s *session) tell(n protocol.Notification) {
 	s.mu.Lock()
 	s.noteGrants(n.Grants)
 	s.mu.Unlock()

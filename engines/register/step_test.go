@@ -10,6 +10,7 @@ import (
 	"sema/engine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // steppedStore is a lockingStore with a clock that can be set.
@@ -151,16 +152,16 @@ func (w *lazyRecorder) Update(ctx context.Context, name string, first bool, f fu
 func TestAFoundGrantIsMadeDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLockingStore()
-		open := func(store register.Store) func(engine.Kind, bool) engine.Answer {
+		open := func(store register.Store) func(protocol.Kind, bool) protocol.Answer {
 			e, err := register.New(store, nil)
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = e.Close() })
-			s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+			s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 			expect.OK(t, err)
 			number := uint64(0)
-			return func(kind engine.Kind, again bool) engine.Answer {
+			return func(kind protocol.Kind, again bool) protocol.Answer {
 				number++
-				reply, err := s.Step(t.Context(), engine.Call{Number: number, Requests: []engine.Request{{
+				reply, err := s.Step(t.Context(), protocol.Call{Number: number, Requests: []protocol.Request{{
 					Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true, Again: again,
 				}}})
 				expect.OK(t, err)
@@ -169,11 +170,11 @@ func TestAFoundGrantIsMadeDurable(t *testing.T) {
 		}
 		seen := &lazyRecorder{lockingStore: h}
 		holder, waiter := open(h), open(seen)
-		holder(engine.Ask, false)
-		waiter(engine.Ask, false)
-		holder(engine.Release, false)
+		holder(protocol.Ask, false)
+		waiter(protocol.Ask, false)
+		holder(protocol.Release, false)
 		seen.lazy = nil
-		if got := waiter(engine.Ask, true); got.Status != engine.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
+		if got := waiter(protocol.Ask, true); got.Status != protocol.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
 			t.Errorf("%v, and it wrote %v", got.Status, seen.lazy)
 		}
 	})

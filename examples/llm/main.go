@@ -10,11 +10,12 @@ import (
 	"os"
 
 	"sema/engines/memengine"
+	"sema/examples/internal/failing"
 )
 
 func main() {
-	engine := &failing{Engine: memengine.New()}
-	if err := show(context.Background(), engine, engine.fail, os.Stdout); err != nil {
+	engine := &failing.Engine{Engine: memengine.New()}
+	if err := show(context.Background(), engine, engine.Fail, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "llm:", err)
 		os.Exit(1)
 	}

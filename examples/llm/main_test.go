@@ -16,6 +16,7 @@ import (
 	"sema"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
+	"sema/examples/internal/failing"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
@@ -23,8 +24,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPrintsWhatTheDocsShow(t *testing.T) {
-	engine := &failing{Engine: memengine.New()}
-	printsWhatTheDocsShow(t, engine, engine.fail)
+	engine := &failing.Engine{Engine: memengine.New()}
+	printsWhatTheDocsShow(t, engine, engine.Fail)
 }
 
 // The same with Redis, which is killed.
@@ -90,8 +91,8 @@ func TestWhatIsNoRequestForAModel(t *testing.T) {
 
 // A gateway that starts while its engine is away serves, by its own places.
 func TestStartsWithoutItsEngine(t *testing.T) {
-	engine := &failing{Engine: memengine.New()}
-	defer engine.fail()()
+	engine := &failing.Engine{Engine: memengine.New()}
+	defer engine.Fail()()
 	service := newUpstream()
 	h, end, err := caps{name: "llm", tenants: []string{"acme"}, models: map[string]int{"a": 100}, places: 1, wait: time.Minute}.handler(engine, service)
 	expect.OK(t, err)

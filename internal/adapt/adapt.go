@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Window is the time between two decisions. A hold counts in the window in which it ends.
@@ -35,10 +35,10 @@ const (
 type Controller struct {
 	Min, Max int // the range of the limit
 
-	before map[string]engine.Totals // the last totals of each client, also of clients that have gone
-	pause  time.Duration            // no decision before this time
-	cut    int                      // the limit before the last cut; 0: there was none
-	clean  int                      // windows without overload since then
+	before map[string]protocol.Totals // the last totals of each client, also of clients that have gone
+	pause  time.Duration              // no decision before this time
+	cut    int                        // the limit before the last cut; 0: there was none
+	clean  int                        // windows without overload since then
 }
 
 // Decision is the result of a window.
@@ -50,7 +50,7 @@ type Decision struct {
 
 // Decide decides at the end of a window. limit was in force during the window, and totals
 // are those of all clients.
-func (c *Controller) Decide(now time.Duration, limit int, totals map[string]engine.Totals) Decision {
+func (c *Controller) Decide(now time.Duration, limit int, totals map[string]protocol.Totals) Decision {
 	first := c.before == nil
 	good, bad, waited, seen := c.window(totals)
 	d := Decision{Limit: min(max(limit, c.Min), c.Max)}
@@ -116,7 +116,7 @@ type share struct {
 // the largest bad part, so that one with a problem of its own, or with false reports, does
 // not lower the limit for all. A new client counts with its whole totals: it may be a
 // command that reports once, at its end.
-func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited int64, seen int) {
+func (c *Controller) window(totals map[string]protocol.Totals) (good, bad, waited int64, seen int) {
 	var shares []share
 	if c.before == nil || len(c.before) > maxClients {
 		c.before = maps.Clone(totals)
@@ -124,7 +124,7 @@ func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited 
 	}
 	for client, t := range totals {
 		b := c.before[client]
-		c.before[client] = engine.Totals{Good: max(b.Good, t.Good), Bad: max(b.Bad, t.Bad), Waited: max(b.Waited, t.Waited)}
+		c.before[client] = protocol.Totals{Good: max(b.Good, t.Good), Bad: max(b.Bad, t.Bad), Waited: max(b.Waited, t.Waited)}
 		seen++
 		waited += max(0, t.Waited-b.Waited)
 		if s := (share{client, max(0, t.Good-b.Good), max(0, t.Bad-b.Bad)}); s.good+s.bad > 0 {

@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
 	"sema/internal/adapt"
+	"sema/internal/protocol"
 )
 
 // totals makes the totals of clients with the given good and bad seconds of weight × time.
 // One grant had to wait for each second.
-func totals(clients ...[2]float64) map[string]engine.Totals {
-	all := map[string]engine.Totals{}
+func totals(clients ...[2]float64) map[string]protocol.Totals {
+	all := map[string]protocol.Totals{}
 	for i, c := range clients {
-		all[string(rune('a'+i))] = engine.Totals{Good: int64(c[0] * 1e6), Bad: int64(c[1] * 1e6), Waited: int64(c[0] + c[1])}
+		all[string(rune('a'+i))] = protocol.Totals{Good: int64(c[0] * 1e6), Bad: int64(c[1] * 1e6), Waited: int64(c[0] + c[1])}
 	}
 	return all
 }
@@ -23,7 +23,7 @@ func TestDecisions(t *testing.T) {
 	c := &adapt.Controller{Min: 2, Max: 50}
 	limit := 10
 	for i, step := range []struct {
-		seen map[string]engine.Totals
+		seen map[string]protocol.Totals
 		want int
 		why  string
 	}{
@@ -34,10 +34,10 @@ func TestDecisions(t *testing.T) {
 		{totals([2]float64{1069, 507}), 13, "waits for the effect of the last cut"},
 		{totals([2]float64{1090, 507}), 14, "the window went well, and callers waited"},
 		{totals([2]float64{1110, 507}), 14, "15 was too much before"},
-		{map[string]engine.Totals{"a": {Good: 1130e6, Bad: 507e6, Waited: 1617}}, 14, "the limit kept nobody waiting"},
+		{map[string]protocol.Totals{"a": {Good: 1130e6, Bad: 507e6, Waited: 1617}}, 14, "the limit kept nobody waiting"},
 		{totals([2]float64{0, 0}), 14, "too little was held to tell"},      // a client that started again: no difference is negative
 		{totals([2]float64{1130, 507}), 14, "too little was held to tell"}, // and a late report
-		{map[string]engine.Totals{"new": {Good: 9000e6, Bad: 9000e6}}, 7, "50.0 % of the time held was bad in the last window"},
+		{map[string]protocol.Totals{"new": {Good: 9000e6, Bad: 9000e6}}, 7, "50.0 % of the time held was bad in the last window"},
 		{nil, 7, "nobody reports"},
 	} {
 		d := c.Decide(time.Duration(i)*adapt.Window, limit, step.seen)

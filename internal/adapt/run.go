@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // wordEvery is how often the engine is told what has not changed: it forgets it after
@@ -17,7 +18,7 @@ type Host struct {
 	// not any more; release lets another one decide.
 	Lead func(context.Context) (while context.Context, release func(), err error)
 
-	Reports func(context.Context) (engine.Reports, error)                     // how holds have gone
+	Reports func(context.Context) (protocol.Reports, error)                   // how holds have gone
 	Set     func(ctx context.Context, limit int, word engine.Auto) (set bool) // an operator's limit wins
 	Changed func(from int, d Decision)
 }

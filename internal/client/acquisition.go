@@ -27,7 +27,7 @@ func (s State) String() string {
 // The zero value is ready for Machine.Acquire, AcquireAs or Resume.
 type Acquisition struct {
 	Owner any    // the machine's owner may keep here what it needs
-	Key   string // whose permit it is to be; see engine.Request. It is set before Acquire
+	Key   string // whose permit it is to be; see protocol.Request. It is set before Acquire
 	Label string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
 
 	// HeadStart is how much longer its caller counts as having waited, for its place among those of

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 )
 
 // Answer takes in the reply to the call in flight.
-func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
+func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	f := &m.flight
 	if len(reply.Answers) != len(f.items) {
 		m.Failed(now, &engine.Error{Op: "step", Temporary: true, Err: errors.New("the engine's answer does not fit the call")})
@@ -47,11 +48,11 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			continue
 		}
 		m.back(it.claim)
-		if r.Kind == engine.Renew {
+		if r.Kind == protocol.Renew {
 			m.renewed(now, it.claim, answer)
 		} else {
 			m.said = m.said || r.Newest
-			if answer.Status == engine.Queued && (r.Again || f.keeps) {
+			if answer.Status == protocol.Queued && (r.Again || f.keeps) {
 				m.unreachable = reply.Unreachable
 			}
 			m.asked(now, it.claim, answer, reply)
@@ -70,9 +71,9 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 }
 
 // asked takes in the answer to an ask.
-func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
+func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, reply protocol.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
-		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
+		if own := answer.Status == protocol.Queued || answer.Status == protocol.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
 			m.giveBack(c, true)
 		}
 		return
@@ -80,7 +81,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	a, sent := c.holder, m.flight.sent
 	c.unsure = false
 	switch answer.Status {
-	case engine.Granted:
+	case protocol.Granted:
 		switch {
 		case c.stage != held:
 			c.found = c.stage == wished && m.brief(c, answer.Lease)
@@ -97,7 +98,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			m.validUntil(c, max(c.valid, sent+answer.Lease-m.terms(c).Margin))
 			m.plan(now, c)
 		}
-	case engine.Queued:
+	case protocol.Queued:
 		if c.stage == held || c.stage == unproven && answer.Ticket <= c.ticket {
 			if c.stage == unproven { // and its renewal waited for this call
 				m.push(c)
@@ -137,7 +138,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		if a != nil { // it is not spare
 			m.queued(a, answer.Ahead)
 		}
-	case engine.Refused:
+	case protocol.Refused:
 		if a != nil && reply.Recalled && (a.retries < maxRetries || now-a.came < recallTime) {
 			// What others keep is on its way back.
 			c.due = now + max(now-sent, minRetry)<<min(a.retries, maxRetries-1)
@@ -147,15 +148,15 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			return
 		}
 		m.refuse(c, Event{Reason: Refused}, false)
-	case engine.TooHeavy:
+	case protocol.TooHeavy:
 		limit := cmp.Or(answer.Bound, reply.Limit, m.terms(c).Limit)
 		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
 		m.refuseLines(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
-	case engine.LimitDiffers:
+	case protocol.LimitDiffers:
 		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, PerKey: reply.PerKey}
 		m.refuse(c, differs, false)
 		m.refuseLines(differs, func(*Acquisition) bool { return true })
-	case engine.Revoked:
+	case protocol.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
 		m.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
@@ -189,15 +190,15 @@ func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 }
 
 // renewed takes in the answer to a renewal.
-func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
+func (m *Machine) renewed(now time.Duration, c *claim, answer protocol.Answer) {
 	sent := m.flight.sent
 	switch {
 	case c.stage != unproven && c.stage != held:
 	case c.stage == held && now >= c.valid:
 		m.lose(c, m.overdueReason(c)) // too late: somebody may have been told
-	case c.stage == held && answer.Status == engine.Granted && answer.Token != c.token && !c.named():
+	case c.stage == held && answer.Status == protocol.Granted && answer.Token != c.token && !c.named():
 		m.lose(c, NotRenewed) // the engine has made another grant under this id
-	case answer.Status == engine.Granted:
+	case answer.Status == protocol.Granted:
 		c.sent = sent
 		if c.stage == held && answer.Token != c.token { // its caller got it anew at another server
 			c.holder.token, c.holder.slot = answer.Token, answer.Slot
@@ -212,11 +213,11 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 		} else {
 			m.receive(now, c, false)
 		}
-	case c.stage == held && answer.Status == engine.Revoked:
+	case c.stage == held && answer.Status == protocol.Revoked:
 		m.lose(c, Revoked)
 	case c.stage == held:
 		m.lose(c, Gone)
-	case answer.Status == engine.Revoked:
+	case answer.Status == protocol.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, !c.resumed && !c.named())
 	case c.resumed:
 		m.refuse(c, Event{Reason: Gone}, false)

@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// This file decides which caller gets a permit that was granted or released, and a
+// This file decides which caller gets a permit that was granted, and a
 // ticket whose caller has gone.
 
 // deliver gives a permit that was granted to a caller. It goes to the oldest one
@@ -39,64 +39,6 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 	m.leaveLine(a)
 	a.state, a.had, a.granted, a.token, a.slot = Held, true, now, c.last, int(c.slot)
 	m.tell(Event{Kind: Granted, A: a})
-}
-
-// handOn passes a released permit to the oldest caller of its key that waits, or
-// keeps it for the next one. It does neither while callers of other keys wait here,
-// unless they wait for weight of their own key.
-func (m *Machine) handOn(now time.Duration, c *claim) bool {
-	if !m.mayLeave(now, c) {
-		return false
-	}
-	first, others := m.lines.of(c.key).first, len(m.lines.lists[busy])
-	if first != nil {
-		others--
-	}
-	if others > 0 && (first == nil || !m.keeping.room) {
-		return false
-	}
-	switch {
-	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
-		if m.keeping.leave == leaveKeep {
-			c.passes = 0
-		} else {
-			c.passes++
-		}
-		m.passOn(now, c, first)
-	case first == nil && m.keeping.leave == leaveKeep && m.cfg.Keep > 0:
-		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
-	default:
-		return false
-	}
-	return true
-}
-
-// passOn gives a permit to another caller, with a new token: later than the one
-// before, and never later than the engine's clock is by then.
-func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
-	c.last = max(c.last+1, c.token+(now-c.received).Microseconds())
-	ticket := a.claim
-	m.issue(now, a, c)
-	if ticket != nil {
-		m.free(now, ticket)
-	}
-	if !m.keeping.used {
-		m.keeping.used = true
-		m.schedule(m.keeping.until - m.contact()/2)
-	}
-}
-
-// takeKept passes a kept permit on, to a caller that has just come.
-func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for i := len(m.idle) - 1; i >= 0; i-- {
-		c := m.idle[i]
-		if isPermit(c) && c.key == a.Key && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
-			m.unlist(c)
-			m.passOn(now, c, a)
-			return true
-		}
-	}
-	return false
 }
 
 // free finds a use for a ticket that lost its caller: the next caller gets it, or

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // maxRequests bounds a call, and so how long it keeps the engine from others. An ask takes the
@@ -21,7 +21,7 @@ type flight struct {
 	number   uint64 // of the last call
 	flying   bool
 	sent     time.Duration
-	requests []engine.Request
+	requests []protocol.Request
 	items    []item // what each request is about
 	asks     int    // how many of them ask
 	keeps    bool   // it asked what may be kept
@@ -49,14 +49,14 @@ func (it item) awaited() bool {
 // are granted what is released; then orders, so that the asks behind them find
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
-func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
+func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 	f := &m.flight
 	if f.flying || m.Idle() {
-		return engine.Call{}, false
+		return protocol.Call{}, false
 	}
 	if now < m.outage.paused {
 		m.schedule(m.outage.paused)
-		return engine.Call{}, false
+		return protocol.Call{}, false
 	}
 	f.requests, f.items, f.asks = f.requests[:0], f.items[:0], 0
 	if m.lines.moved && m.keeping.leave != leaveKeep {
@@ -69,7 +69,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		m.takeOrders()
 	}
 	if len(f.requests) == 0 {
-		return engine.Call{}, false
+		return protocol.Call{}, false
 	}
 	m.tellBehind(now)
 	f.number++
@@ -79,7 +79,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	if slices.ContainsFunc(f.items, item.awaited) {
 		m.schedule(max(m.silentSince()+patience, now+maxPause)) // see overdue
 	}
-	return engine.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
+	return protocol.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of
@@ -109,10 +109,10 @@ func (s *sender) tellBehind(now time.Duration) {
 	}
 }
 
-func (s *sender) request(it item, r engine.Request) {
+func (s *sender) request(it item, r protocol.Request) {
 	s.flight.items = append(s.flight.items, it)
 	s.flight.requests = append(s.flight.requests, r)
-	if r.Kind == engine.Ask {
+	if r.Kind == protocol.Ask {
 		s.flight.asks++
 	}
 }
@@ -203,10 +203,10 @@ func (s *sender) takeFresh(now time.Duration) {
 }
 
 // askFor is the next ask for a claim.
-func (s *sender) askFor(now time.Duration, c *claim) engine.Request {
+func (s *sender) askFor(now time.Duration, c *claim) protocol.Request {
 	lease, a := s.lease(c), c.holder
-	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, PerKey: s.terms(c).PerKey, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
+	r := protocol.Request{
+		Kind: protocol.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, PerKey: s.terms(c).PerKey, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
 		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
 	if c.named() {
@@ -226,10 +226,10 @@ func (s *sender) askFor(now time.Duration, c *claim) engine.Request {
 }
 
 // renewal is the next renewal of a claim.
-func (s *sender) renewal(now time.Duration, c *claim) engine.Request {
+func (s *sender) renewal(now time.Duration, c *claim) protocol.Request {
 	lease := s.lease(c)
 	if s.cfg.MaxHold > 0 && c.issued() {
 		lease = max(time.Millisecond, min(s.terms(c).Lease, c.began+s.cfg.MaxHold+s.terms(c).Margin-now))
 	}
-	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
+	return protocol.Request{Kind: protocol.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
 }

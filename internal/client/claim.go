@@ -15,8 +15,8 @@ import (
 // permit may pass from caller to caller. A claim that its caller named is that
 // caller's to the end.
 type claim struct {
-	id       engine.ID
-	key      string
+	id    engine.ID
+	key   string
 	label string // the engine has been told, or will be
 
 	headStart time.Duration // of the caller that the ticket was last asked for

@@ -3,8 +3,8 @@ package client
 import (
 	"time"
 
-	"sema/engine"
 	"sema/internal/enum"
+	"sema/internal/protocol"
 )
 
 // EventKind is what happened.
@@ -58,6 +58,6 @@ type Event struct {
 	Limit  int
 	PerKey int
 	Wait   time.Duration // 0: not known
-	Answer engine.Answer
+	Answer protocol.Answer
 	Err    error
 }

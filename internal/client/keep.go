@@ -3,7 +3,7 @@ package client
 import (
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // This file decides what becomes of a released permit without asking the engine. The
@@ -19,15 +19,15 @@ type keeping struct {
 	claims *claims
 	sender *sender
 
-	leave     engine.Leave  // what may be done with released permits without a call
-	until     time.Duration // so long
-	overruled engine.Recall // came while the call in flight was on its way
-	room      bool          // callers of other keys wait for weight of their own key
-	used      bool          // permits were passed on since the last call
+	leave     protocol.Leave  // what may be done with released permits without a call
+	until     time.Duration   // so long
+	overruled protocol.Recall // came while the call in flight was on its way
+	room      bool            // callers of other keys wait for weight of their own key
+	used      bool            // permits were passed on since the last call
 }
 
-// leaveKeep is engine.Keep, beside Config.Keep.
-const leaveKeep = engine.Keep
+// leaveKeep is protocol.Keep, beside Config.Keep.
+const leaveKeep = protocol.Keep
 
 // passing reports whether this client's permits may pass from caller to caller.
 // They may not if the permit's end is bound to its first caller.
@@ -36,7 +36,7 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.leave != engine.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
+	return k.leave != protocol.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
 		(k.leave == leaveKeep || int(c.passes) < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
 }
 
@@ -46,7 +46,7 @@ func (k *keeping) asNew(c *claim) bool {
 }
 
 // allow takes in what may be done with released permits from now on.
-func (k *keeping) allow(l engine.Leave, until time.Duration) {
+func (k *keeping) allow(l protocol.Leave, until time.Duration) {
 	k.leave, k.until = l, until
 	if l != leaveKeep {
 		k.sender.returnIdle(isPermit)
@@ -56,17 +56,17 @@ func (k *keeping) allow(l engine.Leave, until time.Duration) {
 
 // recall takes in that what the engine allowed is over. The reply to a call that
 // is in flight may be older.
-func (k *keeping) recall(r engine.Recall) {
+func (k *keeping) recall(r protocol.Recall) {
 	k.overruled = max(k.overruled, r)
 	k.allow(overrule(k.leave, r), k.until)
 }
 
-func overrule(l engine.Leave, r engine.Recall) engine.Leave {
+func overrule(l protocol.Leave, r protocol.Recall) protocol.Leave {
 	switch r {
-	case engine.RecallAll:
-		return engine.GiveBack
-	case engine.RecallKept:
-		return min(l, engine.Pass)
+	case protocol.RecallAll:
+		return protocol.GiveBack
+	case protocol.RecallKept:
+		return min(l, protocol.Pass)
 	}
 	return l
 }
@@ -75,7 +75,7 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 // said which, none is passed on. A permit that its caller renews is left to the
 // caller.
 func (k *keeping) doubt() {
-	k.recall(engine.RecallAll)
+	k.recall(protocol.RecallAll)
 	for _, c := range k.claims.all {
 		if c.named() && k.terms(c).Renew == 0 {
 			continue
@@ -99,7 +99,7 @@ func (k *keeping) expireIdle(now time.Duration) {
 			k.schedule(c.keepUntil)
 		}
 	}
-	if !k.used || k.leave == engine.GiveBack {
+	if !k.used || k.leave == protocol.GiveBack {
 		return
 	}
 	if soon := k.until - k.contact()/2; now < soon {
@@ -129,4 +129,62 @@ func (k *keeping) wantsToKeep() time.Duration {
 		return k.contact()
 	}
 	return 0
+}
+
+// handOn passes a released permit to the oldest caller of its key that waits, or
+// keeps it for the next one. It does neither while callers of other keys wait here,
+// unless they wait for weight of their own key.
+func (m *Machine) handOn(now time.Duration, c *claim) bool {
+	if !m.mayLeave(now, c) {
+		return false
+	}
+	first, others := m.lines.of(c.key).first, len(m.lines.lists[busy])
+	if first != nil {
+		others--
+	}
+	if others > 0 && (first == nil || !m.keeping.room) {
+		return false
+	}
+	switch {
+	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
+		if m.keeping.leave == leaveKeep {
+			c.passes = 0
+		} else {
+			c.passes++
+		}
+		m.passOn(now, c, first)
+	case first == nil && m.keeping.leave == leaveKeep && m.cfg.Keep > 0:
+		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
+	default:
+		return false
+	}
+	return true
+}
+
+// passOn gives a permit to another caller, with a new token: later than the one
+// before, and never later than the engine's clock is by then.
+func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
+	c.last = max(c.last+1, c.token+(now-c.received).Microseconds())
+	ticket := a.claim
+	m.issue(now, a, c)
+	if ticket != nil {
+		m.free(now, ticket)
+	}
+	if !m.keeping.used {
+		m.keeping.used = true
+		m.schedule(m.keeping.until - m.contact()/2)
+	}
+}
+
+// takeKept passes a kept permit on, to a caller that has just come.
+func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
+	for i := len(m.idle) - 1; i >= 0; i-- {
+		c := m.idle[i]
+		if isPermit(c) && c.key == a.Key && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
+			m.unlist(c)
+			m.passOn(now, c, a)
+			return true
+		}
+	}
+	return false
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // keepsPermits configures a machine to keep released permits.
@@ -23,7 +23,7 @@ func TestAResumedPermitIsNotPassedOn(t *testing.T) {
 	s.m.Resume(s.now, a, id)
 	s.answers(s.sends("renew1"))
 	s.happened("granted")
-	s.other(engine.Request{Kind: engine.Revoke, ID: id}) // which is told to the client that made it
+	s.other(protocol.Request{Kind: protocol.Revoke, ID: id}) // which is told to the client that made it
 	s.m.Release(s.now, a)
 	b := s.acquireN(1)
 	if b.State() == Held {
@@ -35,7 +35,7 @@ func TestAPermitThatItsOwnClientReleasedByIDIsNotPassedOn(t *testing.T) {
 	s := begin(t, keepsPermits)
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
-	s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.Release, ID: a.ID()})
+	s.m.Do(s.now, &Order{}, protocol.Request{Kind: protocol.Release, ID: a.ID()})
 	c, _ := s.m.Next(s.now)
 	s.answers(c)
 	s.hold() // another client has it now
@@ -52,7 +52,7 @@ func TestARevocationDuringARenewalIsNotForgotten(t *testing.T) {
 	s.happened("granted")
 	s.later(9 * time.Second)
 	reply := s.step("me", s.sends("renew1")) // still on its way
-	s.other(engine.Request{Kind: engine.Revoke, ID: a.ID()})
+	s.other(protocol.Request{Kind: protocol.Revoke, ID: a.ID()})
 	s.told()
 	s.m.Answer(s.now, reply)
 	s.answers(s.sends("renew1"))
@@ -63,7 +63,7 @@ func TestARevocationDuringTheFirstAskIsNotForgotten(t *testing.T) {
 	s := begin(t, keepsPermits)
 	a := s.acquire()
 	reply := s.step("me", s.sends("ask1"))
-	s.other(engine.Request{Kind: engine.Revoke, ID: a.ID()})
+	s.other(protocol.Request{Kind: protocol.Revoke, ID: a.ID()})
 	s.told()
 	s.m.Answer(s.now, reply)
 	s.answers(s.sends("renew1"))
@@ -78,8 +78,8 @@ func TestWhatIsRecalledIsAskedForThoughACallFails(t *testing.T) {
 	a := &Acquisition{}
 	s.m.Acquire(s.now, a, 1, false)
 	s.sends("ask1")
-	s.m.Answer(s.now, engine.Reply{Limit: 1, Answers: []engine.Answer{{Status: engine.Refused}}, Recalled: true})
-	s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.m.Answer(s.now, protocol.Reply{Limit: 1, Answers: []protocol.Answer{{Status: protocol.Refused}}, Recalled: true})
+	s.m.Do(s.now, &Order{}, protocol.Request{Kind: protocol.SetLimit, Limit: 1})
 	s.sends("limit0")
 	s.later(time.Millisecond)
 	s.m.Failed(s.now, refused)
@@ -112,7 +112,7 @@ func TestASlotBeyondASmallerLimitIsNotGivenOutAgain(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Keep, c.Limit, c.Slots = 5*time.Second, 2, true })
 	low, high := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: 1})
 	s.told()
 	s.m.Release(s.now, low)
 	s.answers(s.sends("release1"))
@@ -126,7 +126,7 @@ func TestWhatIsKeptIsRefusedToAStrictCallerOfAnotherLimit(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Keep, c.Strict = 5*time.Second, true })
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: 2})
 	s.later(9 * time.Second)
 	s.answers(s.sends("renew1")) // the reply says so
 	s.m.Release(s.now, a)
@@ -143,12 +143,12 @@ func TestASparedTicketIsAskedForAgainLikeOthers(t *testing.T) {
 	s.answers(s.sends("ask2 ask3"))
 	s.m.Release(s.now, held) // to the one that waits; its ticket is spare now, or the other's
 	s.m.Cancel(s.now, gone)
-	s.m.Notify(s.now, engine.Notification{Ask: true}) // they may be gone
+	s.m.Notify(s.now, protocol.Notification{Ask: true}) // they may be gone
 	s.acquire()
 	c, _ := s.m.Next(s.now)
 	asks := 0
 	for _, r := range c.Requests {
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			asks++
 		}
 	}
@@ -168,7 +168,7 @@ func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
 	s.m.Failed(s.now, unknown)
 	s.later(minPause)
 	c, ok := s.m.Next(s.now)
-	if !ok || len(c.Requests) != 1 || c.Requests[0].Kind != engine.Release {
+	if !ok || len(c.Requests) != 1 || c.Requests[0].Kind != protocol.Release {
 		t.Errorf("sends %+v, want the release of what may be queued", c.Requests)
 	}
 	_ = held

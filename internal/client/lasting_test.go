@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // lasting configures an engine that keeps tickets as long as their process lives.
@@ -18,7 +18,7 @@ func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
 	s.later(10 * time.Minute)
 	s.sends("") // it need not ask again
 	granted := s.now
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	news := *s.ledger.Notifications()["me"]
 	news.Grants[0].Until = s.m.cfg.Base.Add(granted + 30*time.Second)
 	s.later(5 * time.Second)
@@ -35,7 +35,7 @@ func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 	a, b := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
 	s.happened("granted queued")
-	s.m.keeping.leave = engine.GiveBack // so that the hand-off is the engine's
+	s.m.keeping.leave = protocol.GiveBack // so that the hand-off is the engine's
 	s.m.Release(s.now, a)
 	s.step("me", s.sends("release1"))
 	s.m.Failed(s.now, unknown)

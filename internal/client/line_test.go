@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // parts are a machine's parts without the machine: each test uses what it is about.
@@ -134,16 +135,16 @@ func TestWhatMayStay(t *testing.T) {
 		want   bool
 	}{
 		{name: "the engine has said so", want: true},
-		{name: "it has not", change: func(k *keeping, _ *claim) { k.leave = engine.GiveBack }},
+		{name: "it has not", change: func(k *keeping, _ *claim) { k.leave = protocol.GiveBack }},
 		{name: "it has said so for too short", change: func(k *keeping, _ *claim) { k.until = now }},
 		{name: "the machine is closed", change: func(k *keeping, _ *claim) { k.closed = true }},
 		{name: "another client made it", change: func(_ *keeping, c *claim) { c.resumed = true }},
 		{name: "its slot is above the limit now", change: func(k *keeping, c *claim) { k.stored, c.slot = 1, 1 }},
 		{name: "another limit holds, and that is refused", cfg: Config{Strict: true}, change: func(k *keeping, _ *claim) { k.stored = 3 }},
 		{name: "its lease is nearly over", change: func(_ *keeping, c *claim) { c.valid = now + 10*time.Second - 1 }},
-		{name: "others wait", change: func(k *keeping, _ *claim) { k.leave = engine.Pass }},
-		{name: "others wait, and it may pass on", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = engine.Pass, 1 }, want: true},
-		{name: "it was passed on often enough", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = engine.Pass, 2 }},
+		{name: "others wait", change: func(k *keeping, _ *claim) { k.leave = protocol.Pass }},
+		{name: "others wait, and it may pass on", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = protocol.Pass, 1 }, want: true},
+		{name: "it was passed on often enough", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = protocol.Pass, 2 }},
 	} {
 		c.cfg.Terms = Terms{Limit: 2, Lease: 30 * time.Second}
 		_, _, _, k := parts(c.cfg)
@@ -190,7 +191,7 @@ func TestWhatACallHasRoomFor(t *testing.T) {
 		if s.full() {
 			t.Fatalf("full after %d asks", s.flight.asks)
 		}
-		s.request(item{}, engine.Request{Kind: engine.Ask})
+		s.request(item{}, protocol.Request{Kind: protocol.Ask})
 	}
 	if !s.full() {
 		t.Errorf("not full after %d asks", s.flight.asks)
@@ -200,7 +201,7 @@ func TestWhatACallHasRoomFor(t *testing.T) {
 		if s.full() {
 			t.Fatalf("full after %d releases", len(s.flight.items))
 		}
-		s.request(item{}, engine.Request{Kind: engine.Release})
+		s.request(item{}, protocol.Request{Kind: protocol.Release})
 	}
 	if !s.full() {
 		t.Errorf("not full after %d releases", len(s.flight.items))
@@ -226,7 +227,7 @@ func TestAHeadStartWithinAProcess(t *testing.T) {
 		t.Errorf("asks with %v waited, anew %t", r.Waited, r.Anew)
 	}
 	s.answers(c)
-	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.other(protocol.Request{Kind: protocol.Release, ID: id})
 	s.told()
 	if first.State() != Held || a.State() != Waiting || b.State() != Waiting {
 		t.Errorf("%v, %v, %v", first.State(), a.State(), b.State())

@@ -20,14 +20,14 @@
 // A Machine joins parts that lie one above the other. Each knows those below it, and none above:
 //
 //	shared    the configuration, the limit, the clock's next alarm, the events (shared.go)
-//	lines     who waits here, in which order, and who is refused at once (line.go, refusal.go)
+//	lines     who waits here, in which order, and who is refused at once (line.go, toomany.go)
 //	claims    what the engine has for this client: wishes, tickets, permits (claim.go)
 //	sender    what is to be sent, the call in flight, what failed (sender.go, call.go, order.go, failure.go)
 //	keeping   what a released permit may do without a call (keep.go)
 //
 // The way of one value through them, in the order of time: a caller comes (machine.go), its wish
 // is sent (call.go), the answer comes (answer.go) or a notification (time.go), and a caller gets what was
-// granted (assign.go). Permits that their callers named have names.go.
+// granted (assign.go) or released by another (keep.go). Permits that their callers named have names.go.
 package client
 
 import (

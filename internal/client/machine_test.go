@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // story is a machine, a ledger, and what passes between them by hand.
@@ -30,13 +31,13 @@ func begin(t *testing.T, change func(*Config)) *story {
 }
 
 // other is a step of another client's.
-func (s *story) other(r engine.Request) engine.Answer {
+func (s *story) other(r protocol.Request) protocol.Answer {
 	s.Helper()
 	s.others++
-	return s.step("other", engine.Call{Number: s.others, Requests: []engine.Request{r}}).Answers[0]
+	return s.step("other", protocol.Call{Number: s.others, Requests: []protocol.Request{r}}).Answers[0]
 }
 
-func (s *story) step(client string, c engine.Call) engine.Reply {
+func (s *story) step(client string, c protocol.Call) protocol.Reply {
 	for i := range c.Requests {
 		if client == "me" && s.m.cfg.Lasting { // as a session does that said so
 			c.Requests[i].Ticket = 0
@@ -48,7 +49,7 @@ func (s *story) step(client string, c engine.Call) engine.Reply {
 // hold takes all there is for another client, for a long time.
 func (s *story) hold() engine.ID {
 	id := engine.ID{Client: "other", Number: 1, Weight: 1}
-	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Hour})
+	s.other(protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: time.Hour})
 	return id
 }
 
@@ -59,7 +60,7 @@ func (s *story) acquire() *Acquisition {
 }
 
 // sends is the call that leaves now, as text.
-func (s *story) sends(want string) engine.Call {
+func (s *story) sends(want string) protocol.Call {
 	s.Helper()
 	c, _ := s.m.Next(s.now)
 	c.Requests = slices.Clone(c.Requests)
@@ -77,7 +78,7 @@ func (s *story) sends(want string) engine.Call {
 }
 
 // answers carries out a call in the ledger, and gives the reply to the machine.
-func (s *story) answers(c engine.Call) {
+func (s *story) answers(c protocol.Call) {
 	reply := s.step("me", c)
 	s.m.Answer(s.now, reply)
 }
@@ -175,7 +176,7 @@ func TestAHandOffLeavesTimeForTwoRenewals(t *testing.T) {
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
 	s.later(5*time.Second - time.Millisecond) // it would ask again now
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.told()
 	s.happened("queued granted")
 	if left := a.Valid() - s.now; left < 30*time.Second/3 {
@@ -190,7 +191,7 @@ func TestAHandOffThatIsHeardOfLateIsRenewedFirst(t *testing.T) {
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
 	s.later(5*time.Second - time.Millisecond)
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.later(5 * time.Second) // the notification is on its way, and no ask either
 	s.told()
 	s.happened("queued")
@@ -207,7 +208,7 @@ func TestAHandOffThatLapsedIsAskedForAgain(t *testing.T) {
 	other := s.hold()
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.now += 25 * time.Second
 	s.told()
 	s.happened("queued")
@@ -232,7 +233,7 @@ func TestALateNotificationDoesNotHideTheGrantAfterIt(t *testing.T) {
 	a := s.acquire()
 	late := s.sends("ask1")
 	s.answers(late)
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	news := *s.ledger.Notifications()["me"]
 	s.now += 21 * time.Second // the ticket's life
 	s.step("me", late)
@@ -250,7 +251,7 @@ func TestANotificationOvertakesTheAnswer(t *testing.T) {
 	s.acquire()
 	c := s.sends("ask1")
 	reply := s.step("me", c)
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.told()
 	s.happened("granted")
 	s.m.Answer(s.now, reply) // queued, it says
@@ -264,11 +265,11 @@ func TestANotificationOvertakesTheAnswer(t *testing.T) {
 // that the ticket waits.
 func TestTheWordToAskOvertakesTheFirstAnswer(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Limit = 2 })
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: 2})
 	s.hold()
 	s.acquireN(2)
 	reply := s.step("me", s.sends("ask1"))
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: 1})
 	s.told()
 	s.m.Answer(s.now, reply)
 	s.answers(s.sends("ask1"))
@@ -282,7 +283,7 @@ func TestAnotherGrantIsNoHoldThatLastedTooLong(t *testing.T) {
 	other := s.hold()
 	s.acquire()
 	s.answers(s.sends("ask1"))
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.later(10 * time.Second)
 	ask := s.sends("ask1")
 	s.told()
@@ -304,12 +305,12 @@ func TestTheWordToGoOnIsHeeded(t *testing.T) {
 		ask := s.sends("ask1")
 		reply := s.step("me", ask)
 		reply.Recheck = 0 // as of engines that watch leases themselves
-		s.m.Notify(s.now, engine.Notification{Recheck: engine.AtOnce})
+		s.m.Notify(s.now, protocol.Notification{Recheck: protocol.AtOnce})
 		s.later(time.Millisecond)
 		s.m.Answer(s.now, reply)
 		s.answers(s.sends("ask1"))
-		s.m.Notify(s.now, engine.Notification{Recheck: engine.AtOnce})
-		s.m.Notify(s.now, engine.Notification{Recheck: 20 * time.Second})
+		s.m.Notify(s.now, protocol.Notification{Recheck: protocol.AtOnce})
+		s.m.Notify(s.now, protocol.Notification{Recheck: 20 * time.Second})
 		s.sends("ask1")
 	}
 }
@@ -359,10 +360,10 @@ func TestAHandOffOfManyGoesOnWithOneAskEach(t *testing.T) {
 		}
 	}
 	deliver()
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: n})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: n})
 	s.told()
 	asks := deliver()
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	granted := 0
 	for _, e := range s.m.Events() {
 		if e.Kind == Granted {
@@ -381,7 +382,7 @@ func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
 	a := s.acquire()
 	c := s.sends("ask1")
 	reply := s.step("me", c)
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.told()
 	s.later(time.Millisecond)
 	s.m.Answer(s.now, reply)
@@ -464,7 +465,7 @@ func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
 	late := &Acquisition{}
 	s.m.Acquire(s.now, late, 1, false)
 	o := &Order{}
-	s.m.Do(s.now, o, engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.m.Do(s.now, o, protocol.Request{Kind: protocol.SetLimit, Limit: 1})
 	s.happened("")
 	end := func(want string, after time.Duration) {
 		t.Helper()
@@ -535,11 +536,11 @@ func TestAfterARefusalTheNextCallerAsksSoon(t *testing.T) {
 
 func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 	s := begin(t, nil)
-	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
-	for _, want := range []engine.Status{engine.Done, engine.Gone} {
-		s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.Remove})
+	s.other(protocol.Request{Kind: protocol.SetLimit, Limit: 1})
+	for _, want := range []protocol.Status{protocol.Done, protocol.Gone} {
+		s.m.Do(s.now, &Order{}, protocol.Request{Kind: protocol.Remove})
 		c, _ := s.m.Next(s.now)
-		if want == engine.Done { // carried out, and the answer is lost
+		if want == protocol.Done { // carried out, and the answer is lost
 			s.step("me", c)
 			s.m.Failed(s.now, unknown)
 			s.later(time.Second)
@@ -560,7 +561,7 @@ func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}}, false)
 	}
 	a, o := s.acquire(), &Order{}
-	s.m.Do(s.now, o, engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.m.Do(s.now, o, protocol.Request{Kind: protocol.SetLimit, Limit: 2})
 	for a.State() == Asking || !o.told {
 		if c, ok := s.m.Next(s.now); ok && len(c.Requests) != maxRequests {
 			t.Fatalf("%d requests", len(c.Requests))
@@ -578,7 +579,7 @@ func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 			break
 		}
 		for _, r := range c.Requests {
-			if r.Kind != engine.Release {
+			if r.Kind != protocol.Release {
 				t.Fatalf("%+v", r)
 			}
 		}
@@ -610,7 +611,7 @@ func TestAPatientCallerOutlivesAnOutage(t *testing.T) {
 			if !waits {
 				continue
 			}
-			s.other(engine.Request{Kind: engine.Release, ID: held})
+			s.other(protocol.Request{Kind: protocol.Release, ID: held})
 			for a.State() != Held {
 				if c, ok := s.m.Next(s.now); ok {
 					s.answers(c)
@@ -655,11 +656,11 @@ func TestAPatientCallerOutlivesAnOutageBeforeItHasAPlace(t *testing.T) {
 
 func TestTheNewestLimitIsSaidUntilAnAskIsAnswered(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Newest = true })
-	says := func(want bool) engine.Call {
+	says := func(want bool) protocol.Call {
 		t.Helper()
 		c, _ := s.m.Next(s.now)
 		for _, r := range c.Requests {
-			if r.Kind == engine.Ask && r.Newest != want {
+			if r.Kind == protocol.Ask && r.Newest != want {
 				t.Fatalf("an ask says newest: %v, want %v", r.Newest, want)
 			}
 		}
@@ -717,7 +718,7 @@ func TestAHandOffIsHeldAsLongAsAllowed(t *testing.T) {
 	s.answers(s.sends("ask1"))
 	s.happened("queued")
 	s.later(4900 * time.Millisecond)
-	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.other(protocol.Request{Kind: protocol.Release, ID: id})
 	s.told()
 	s.happened("granted")
 	began := s.now
@@ -779,7 +780,7 @@ func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
 				t.Fatalf("MaxHold %v: %d wait after %v", hold, waiting, s.now)
 			}
 		}
-		s.other(engine.Request{Kind: engine.Release, ID: id})
+		s.other(protocol.Request{Kind: protocol.Release, ID: id})
 		s.told()
 		s.happened("granted")
 	}

@@ -109,7 +109,7 @@ func (n *Names) Forget() {
 // Wish is what a caller wants that names its permit.
 type Wish struct {
 	Terms
-	ID   engine.ID // the same each time the caller asks; see engine.Request.Who
+	ID   engine.ID // the same each time the caller asks; see protocol.Request.Who
 	Key  string
 	Who  engine.Client // for the eyes of operators
 	Wait bool          // queue if need be

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // named is a wish of a caller that names its permit.
@@ -77,7 +78,7 @@ func TestWhatNobodyWasToldOfIsGivenBack(t *testing.T) {
 
 func TestWhatWasThereBeforeIsNotGivenBack(t *testing.T) {
 	s, n := names(t)
-	s.other(engine.Request{Kind: engine.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	s.other(protocol.Request{Kind: protocol.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 	p := n.Ask(s.now, named(7))
 	s.answers(s.sends("ask7"))
 	s.answers(s.sends("renew7")) // it has the rest of a lease
@@ -95,7 +96,7 @@ func TestWhatIsAnsweredTooLateIsGivenBackIfItIsNew(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		s, n := names(t)
 		if held {
-			s.other(engine.Request{Kind: engine.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+			s.other(protocol.Request{Kind: protocol.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 		}
 		p := n.Ask(s.now, named(7))
 		c := s.sends("ask7")
@@ -146,7 +147,7 @@ func TestAnOwedReleaseGivesWayToANewAsk(t *testing.T) {
 	s.later(maxPause)
 	s.answers(s.sends("fence ask7"))
 	s.observe(n, "queued")
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.told()
 	s.answers(s.sends("renew7"))
 	s.observe(n, "granted")
@@ -157,7 +158,7 @@ func TestAHandOffThatLapsedIsAskedForUnderItsName(t *testing.T) {
 	other := s.hold()
 	n.Ask(s.now, named(7))
 	s.answers(s.sends("ask7"))
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.now += namedTicket + time.Second
 	s.told()
 	s.answers(s.sends("renew7"))
@@ -173,7 +174,7 @@ func TestAHandOffThatLapsedIsAskedForUnderItsName(t *testing.T) {
 func TestAPermitOfAnotherServerIsTakenUpAndRenewed(t *testing.T) {
 	s, n := names(t)
 	id := named(7).Wish.ID
-	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	s.other(protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 	p := named(7)
 	n.Resume(s.now, p)
 	s.answers(s.sends("renew7"))
@@ -182,10 +183,10 @@ func TestAPermitOfAnotherServerIsTakenUpAndRenewed(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	// At the other server it was given back, and asked for again.
-	s.other(engine.Request{Kind: engine.Release, ID: id})
-	s.m.Notify(s.now, engine.Notification{Renew: true}) // a permit that its caller renews is left to it
+	s.other(protocol.Request{Kind: protocol.Release, ID: id})
+	s.m.Notify(s.now, protocol.Notification{Renew: true}) // a permit that its caller renews is left to it
 	s.sends("")
-	again := s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	again := s.other(protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 	s.m.Renew(s.now, &Order{}, &p.Acquisition)
 	s.answers(s.sends("renew7"))
 	s.observe(n, "answered")
@@ -213,7 +214,7 @@ func TestACallerThatHadAPermitDoesNotWaitUnseen(t *testing.T) {
 	s.answers(s.sends("ask7"))
 	s.observe(n, "granted")
 	n.Leave(s.now, p, true)
-	s.other(engine.Request{Kind: engine.Release, ID: p.Wish.ID})
+	s.other(protocol.Request{Kind: protocol.Release, ID: p.Wish.ID})
 	s.hold()
 	q := n.Ask(s.now, named(7))
 	if q == p || !p.Over || !q.Told {
@@ -258,10 +259,10 @@ func TestNoClaimBecomesWhatItCannot(t *testing.T) {
 func TestATicketInThePlaceOfAPermitIsGivenBack(t *testing.T) {
 	s, n := names(t)
 	id := named(7).Wish.ID
-	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	s.other(protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 	p := n.Ask(s.now, named(7))
 	s.answers(s.sends("ask7")) // found, and to be renewed
-	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.other(protocol.Request{Kind: protocol.Release, ID: id})
 	s.hold()
 	s.answers(s.sends("renew7"))
 	s.answers(s.sends("ask7"))
@@ -280,11 +281,11 @@ func TestACallerThatComesAnewGetsNothingOld(t *testing.T) {
 	other := s.hold()
 	p := n.Ask(s.now, named(7))
 	s.answers(s.sends("ask7"))
-	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	s.told()
 	c := s.sends("renew7")
 	reply := s.step("me", c)
-	s.other(engine.Request{Kind: engine.Release, ID: p.Wish.ID})
+	s.other(protocol.Request{Kind: protocol.Release, ID: p.Wish.ID})
 	s.hold()
 	n.Ask(s.now, named(7)) // joins
 	s.m.Answer(s.now, reply)
@@ -300,11 +301,11 @@ func TestACallerThatComesAnewGetsNothingOld(t *testing.T) {
 func TestACallerThatComesAnewIsNotRefusedForWhatItGaveBack(t *testing.T) {
 	s, n := names(t)
 	id := named(7).Wish.ID
-	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	s.other(protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
 	old := named(7)
 	n.Resume(s.now, old)
 	c := s.sends("renew7")
-	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.other(protocol.Request{Kind: protocol.Release, ID: id})
 	p := n.Ask(s.now, named(7))
 	if p == old || !old.Over {
 		t.Fatal("it joins what is taken up")

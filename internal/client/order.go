@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // maxOwed bounds what is owed to an engine that is out of reach.
@@ -16,7 +17,7 @@ type Order struct {
 	Owner any
 
 	giveBack // what to release, unless it is something else
-	other    *engine.Request
+	other    *protocol.Request
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
 	owed     bool          // it is repeated until it is answered
@@ -36,28 +37,28 @@ type giveBack struct {
 // releases reports whether an order is one to release something, and what.
 func (o *Order) releases() (b giveBack, ok bool) {
 	if r := o.other; r != nil {
-		return giveBack{r.ID, r.Token, r.Mine}, r.Kind == engine.Release
+		return giveBack{r.ID, r.Token, r.Mine}, r.Kind == protocol.Release
 	}
 	return o.giveBack, true
 }
 
 // request is what is sent.
-func (o *Order) request() engine.Request {
+func (o *Order) request() protocol.Request {
 	if o.other != nil {
 		return *o.other
 	}
-	return engine.Request{Kind: engine.Release, ID: o.id, Token: o.token, Mine: o.mine}
+	return protocol.Request{Kind: protocol.Release, ID: o.id, Token: o.token, Mine: o.mine}
 }
 
 // Unsure reports whether an attempt had no answer, and may have been carried out.
 func (o *Order) Unsure() bool { return o.unsure }
 
 // Do carries out a request that is not about an acquisition of this machine.
-func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
+func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 	o.other, o.came = &r, now
 	m.expect(now)
 	m.orders = append(m.orders, o)
-	if r.Kind == engine.Release && m.Knows(r.ID) {
+	if r.Kind == protocol.Release && m.Knows(r.ID) {
 		m.doubt() // the engine tells nobody: the release is this client's own
 	}
 }
@@ -93,17 +94,17 @@ func (s *sender) obsolete(o *Order) bool {
 }
 
 // orderAnswered takes in the answer to an order.
-func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
+func (m *Machine) orderAnswered(now time.Duration, o *Order, answer protocol.Answer) {
 	if o.claim != nil {
 		m.renewed(now, o.claim, answer)
 	}
 	// A release or a removal that was sent twice and found nothing the second time
 	// did its work the first time. Of a permit that its caller named there may be
 	// another grant, which the owner has to look for.
-	if o.unsure && answer.Status == engine.Gone {
+	if o.unsure && answer.Status == protocol.Gone {
 		b, releases := o.releases()
-		if releases && (b.id.Client == m.cfg.Client || b.token == 0) || o.other != nil && o.other.Kind == engine.Remove {
-			answer.Status = engine.Done
+		if releases && (b.id.Client == m.cfg.Client || b.token == 0) || o.other != nil && o.other.Kind == protocol.Remove {
+			answer.Status = protocol.Done
 		}
 	}
 	m.answer(o, Event{Answer: answer})

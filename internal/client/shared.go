@@ -85,18 +85,6 @@ func (h *shared) Wake() (at time.Duration, ok bool) {
 
 func (h *shared) schedule(t time.Duration) { h.wake = min(h.wake, t) }
 
-// plan sets when a held permit is renewed next: in a third of the time it is
-// valid at the latest, so that two renewals may fail.
-func (h *shared) plan(now time.Duration, c *claim) {
-	h.schedule(c.valid)
-	c.due = never
-	if h.terms(c).Renew == 0 || h.lastsItsHold(c) {
-		return
-	}
-	c.due = now + min(h.terms(c).Renew, (c.valid-now)/3)
-	h.schedule(c.due)
-}
-
 // Events returns what happened since the last call of it. The slice is valid
 // until the machine is used again.
 func (h *shared) Events() []Event {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Intervals derived from the lease. Waiters ask six times a lease; the others are
@@ -88,8 +88,20 @@ func (m *Machine) Tick(now time.Duration) {
 	}
 }
 
+// plan sets when a held permit is renewed next: in a third of the time it is
+// valid at the latest, so that two renewals may fail.
+func (h *shared) plan(now time.Duration, c *claim) {
+	h.schedule(c.valid)
+	c.due = never
+	if h.terms(c).Renew == 0 || h.lastsItsHold(c) {
+		return
+	}
+	c.due = now + min(h.terms(c).Renew, (c.valid-now)/3)
+	h.schedule(c.due)
+}
+
 // Notify takes in what a step of another client's did to this one's tickets.
-func (m *Machine) Notify(now time.Duration, n engine.Notification) {
+func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 	if n.Recall != 0 { // before the grants: none of them is kept
 		m.recall(n.Recall)
 	}
@@ -107,7 +119,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		m.doubt()
 	}
 	switch {
-	case n.Recheck == engine.AtOnce:
+	case n.Recheck == protocol.AtOnce:
 		m.goOn()
 	case n.Recheck > 0:
 		m.recheckAt(now+n.Recheck, now)
@@ -115,7 +127,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 }
 
 // notifyGrant takes in that a ticket became a permit.
-func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
+func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
 		m.giveBack(&claim{id: g.ID}, true) // granted at the moment its wait was given up

@@ -20,13 +20,14 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/history"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble runs f in virtual time, with a history that records all the time.
-func bubble(t *testing.T, o history.Options, f func(t *testing.T, e engine.Engine, h *history.History)) {
+func bubble(t *testing.T, o history.Options, f func(t *testing.T, e protocol.Engine, h *history.History)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		w, err := watch.New(e, nil)
@@ -43,7 +44,7 @@ func bubble(t *testing.T, o history.Options, f func(t *testing.T, e engine.Engin
 	})
 }
 
-func semaphore(t *testing.T, e engine.Engine, label string) *sema.Semaphore {
+func semaphore(t *testing.T, e protocol.Engine, label string) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, "x", 2, &sema.Options{Label: label, Lease: 30 * time.Second})
 	expect.OK(t, err)
@@ -54,7 +55,7 @@ func semaphore(t *testing.T, e engine.Engine, label string) *sema.Semaphore {
 // The history has the holders of a semaphore, the waiters, and those who left the queue, with
 // their times, for an hour.
 func TestWhoWasThereWhen(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
+	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
 		begin := time.Now()
 		at := func(d time.Duration) { time.Sleep(time.Until(begin.Add(d))) }
 		first, second, third := semaphore(t, e, "first"), semaphore(t, e, "second"), semaphore(t, e, "third")
@@ -162,7 +163,7 @@ func TestWhoWasThereWhen(t *testing.T) {
 // Find finds visits by the caller's id in all semaphores, during the visit and afterwards. The
 // history has the key of each permit, and the rules that operators set for keys.
 func TestWhoseItWas(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
+	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
 		begin := time.Now()
 		s := semaphore(t, e, "job")
 		p, err := s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2))
@@ -197,12 +198,12 @@ func TestWhoseItWas(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
-		s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
+		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 		expect.OK(t, err)
 		id := engine.ID{Client: "api", Number: 17, Weight: 1}
-		_, err = s.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{
-			Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Who: &engine.Client{Host: "web-1", Label: "nightly", Caller: "job-17"},
+		_, err = s.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{
+			Kind: protocol.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Who: &engine.Client{Host: "web-1", Label: "nightly", Caller: "job-17"},
 		}}})
 		expect.OK(t, err)
 		job := func(_ string, v *history.Visit) bool { return v.Client.Caller == "job-17" }
@@ -231,21 +232,21 @@ func TestFind(t *testing.T) {
 
 // busy is an engine whose semaphores have a new holder and other figures at each look.
 type busy struct {
-	engine.Engine
+	protocol.Engine
 	names []string
 	looks atomic.Int64
 }
 
 func (b *busy) List(context.Context) ([]string, error) { return b.names, nil }
 
-func (b *busy) Open(string, engine.Client, func(engine.Notification)) (engine.Session, error) {
+func (b *busy) Open(string, engine.Client, func(protocol.Notification)) (protocol.Session, error) {
 	return &busySession{b: b}, nil
 }
 
 func (b *busy) Close() error { return nil }
 
 type busySession struct {
-	engine.Session
+	protocol.Session
 	b *busy
 }
 

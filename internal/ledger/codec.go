@@ -9,6 +9,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/pack"
+	"sema/internal/protocol"
 )
 
 // form is how the bytes of a Snapshot are laid out. It changes with them. Later forms go on
@@ -136,7 +137,7 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 			s.Keepers = map[string]Keeper{}
 		}
 		client := n.readText(r)
-		k := Keeper{Leave: engine.Leave(r.Uint()), End: s.Token + r.Int()}
+		k := Keeper{Leave: protocol.Leave(r.Uint()), End: s.Token + r.Int()}
 		r.Bits(&k.Room)
 		s.Keepers[client] = k
 	}
@@ -145,7 +146,7 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 			s.Reports = map[string]Reported{}
 		}
 		client := n.readText(r)
-		s.Reports[client] = Reported{engine.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}, s.Token + r.Int()}
+		s.Reports[client] = Reported{protocol.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}, s.Token + r.Int()}
 	}
 	auto := false
 	if r.Bits(&auto); auto {

@@ -3,20 +3,20 @@ package ledger
 import (
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // leave decides what the caller of the step may do with permits that are
 // released to it, for keep from now on, and notes that it was told so. A client
 // that cannot be notified must give permits back: a recall would not reach it.
-func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
+func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 	delete(l.keepers, l.caller)
 	if keep <= 0 || l.stopped() || !l.hears(l.caller) {
-		return engine.GiveBack
+		return protocol.GiveBack
 	}
-	leave := engine.Keep
+	leave := protocol.Keep
 	if l.othersWait() {
-		leave = engine.Pass
+		leave = protocol.Pass
 	}
 	if l.keepers == nil {
 		l.keepers = map[string]Keeper{}
@@ -49,7 +49,7 @@ func (l *Ledger) othersWait() bool {
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0
 	for client, k := range l.keepers {
-		of := engine.RecallKept
+		of := protocol.RecallKept
 		switch {
 		case k.End <= now:
 			delete(l.keepers, client)
@@ -57,14 +57,14 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 		case client == l.caller:
 			continue
 		case l.stopped(), k.Room && !l.room():
-			of = engine.RecallAll
-		case waits && k.Leave == engine.Keep:
+			of = protocol.RecallAll
+		case waits && k.Leave == protocol.Keep:
 			recalled = true
 		case !l.limited:
 			continue
 		}
 		if l.limited {
-			of = engine.RecallAll
+			of = protocol.RecallAll
 		}
 		if told < maxTold {
 			l.tell(client).Recall = of

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 const (
@@ -92,10 +93,10 @@ type Ledger struct {
 
 	step
 	behind bool // the last step left leases that are over to the next one
-	news   map[string]*engine.Notification
+	news   map[string]*protocol.Notification
 
 	// Memory to be used again.
-	blank     []engine.Answer
+	blank     []protocol.Answer
 	forgotten []*holder
 }
 
@@ -139,7 +140,7 @@ type fence struct {
 }
 
 // Step carries out a call of a client.
-func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call) engine.Reply {
+func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Call) protocol.Reply {
 	late := l.late(now, client, c)
 	if !late || now >= l.keep { // a late call ends no leases
 		l.expire(now)
@@ -148,24 +149,24 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 		l.keys = keyed{}
 	}
 	if late {
-		return engine.Reply{Limit: l.limit}
+		return protocol.Reply{Limit: l.limit}
 	}
 	l.begin(client)
-	reply := engine.Reply{Answers: l.answers(len(c.Requests))}
+	reply := protocol.Reply{Answers: l.answers(len(c.Requests))}
 	var asker engine.ID
 	waits, refused, again, acts := false, false, false, false
 	for i := range c.Requests {
 		r := &c.Requests[i]
 		a := l.carryOut(now, &who, r)
-		if a.Status != engine.Granted {
+		if a.Status != protocol.Granted {
 			a.Slot = -1
 		}
-		if a.Status == engine.Queued {
+		if a.Status == protocol.Queued {
 			waits, asker = true, r.ID
 			again = again || r.Again
 		}
-		refused = refused || a.Status == engine.Refused
-		acts = acts || r.Acts() && a.Status == engine.Done
+		refused = refused || a.Status == protocol.Refused
+		acts = acts || r.Acts() && a.Status == protocol.Done
 		reply.Answers[i] = a
 	}
 	if acts {
@@ -199,43 +200,43 @@ func (l *Ledger) begin(caller string) {
 }
 
 // answers is memory for n answers. Small calls share an allocation.
-func (l *Ledger) answers(n int) []engine.Answer {
+func (l *Ledger) answers(n int) []protocol.Answer {
 	const many = 32
 	if n > many/4 {
-		return make([]engine.Answer, n)
+		return make([]protocol.Answer, n)
 	}
 	if n > len(l.blank) {
-		l.blank = make([]engine.Answer, many)
+		l.blank = make([]protocol.Answer, many)
 	}
 	part := l.blank[:n:n]
 	l.blank = l.blank[n:]
 	return part
 }
 
-func (l *Ledger) carryOut(now int64, who *engine.Client, r *engine.Request) engine.Answer {
+func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
 	switch r.Kind {
-	case engine.Ask:
+	case protocol.Ask:
 		return l.ask(now, who, r)
-	case engine.Renew:
+	case protocol.Renew:
 		return l.renew(now, r)
-	case engine.Release:
+	case protocol.Release:
 		return l.release(now, r)
-	case engine.Revoke:
+	case protocol.Revoke:
 		return l.revoke(now, r.ID)
-	case engine.SetLimit:
+	case protocol.SetLimit:
 		if r.Auto != nil {
 			return l.autoLimit(now, r.Limit, *r.Auto)
 		}
 		return l.setLimit(now, r.Limit, r.PerKey, r.Pin)
-	case engine.UnsetLimit:
+	case protocol.UnsetLimit:
 		return l.mark(now, &l.pinned, false)
-	case engine.Pause:
+	case protocol.Pause:
 		return l.mark(now, &l.paused, true)
-	case engine.Unpause:
+	case protocol.Unpause:
 		return l.mark(now, &l.paused, false)
-	case engine.SetKey, engine.UnsetKey:
+	case protocol.SetKey, protocol.UnsetKey:
 		return l.setKey(now, r)
-	case engine.Report:
+	case protocol.Report:
 		return l.report(now, *r.Totals)
 	default:
 		return l.remove()
@@ -244,7 +245,7 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *engine.Request) engi
 
 // late reports whether a call was overtaken by a later one that said so. Such
 // a call is a copy whose sender has long asked again.
-func (l *Ledger) late(now int64, client string, c engine.Call) bool {
+func (l *Ledger) late(now int64, client string, c protocol.Call) bool {
 	if f := l.fences[client]; c.Number < f.number && now < f.end {
 		return true
 	}
@@ -268,9 +269,9 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 }
 
 // ask grants, queues or refuses.
-func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.Answer {
+func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
 	if l.limit == 0 && r.ID.Weight > r.Limit {
-		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
+		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
 	l.open(now, r)
 	if r.Key != "" {
@@ -279,19 +280,19 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
-			return engine.Answer{Status: engine.Revoked}
+			return protocol.Answer{Status: protocol.Revoked}
 		}
 		return h.answer(now)
 	}
 	if r.Strict && (r.Limit != l.limit || r.PerKey != l.keys.perKey) {
 		l.drop(r.ID)
-		return engine.Answer{Status: engine.LimitDiffers}
+		return protocol.Answer{Status: protocol.LimitDiffers}
 	}
 	k := l.keyOf(r)
 	if r.ID.Weight > min(l.limit, l.capOf(k)) {
 		l.drop(r.ID)
 		l.forgetUnused(k)
-		return engine.Answer{Status: engine.TooHeavy, Bound: min(l.limit, l.capOf(k))}
+		return protocol.Answer{Status: protocol.TooHeavy, Bound: min(l.limit, l.capOf(k))}
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
@@ -323,7 +324,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	if !r.Wait {
 		l.drop(r.ID)
 		l.forgetUnused(k)
-		return engine.Answer{Status: engine.Refused}
+		return protocol.Answer{Status: protocol.Refused}
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
@@ -343,17 +344,17 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 		t.lease = r.Lease.Microseconds()
 	}
 	l.reposition(k) // it may hold less than those in turn: then the step's end grants
-	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
+	return protocol.Answer{Status: protocol.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
 // renew extends a permit.
-func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
+func (l *Ledger) renew(now int64, r *protocol.Request) protocol.Answer {
 	h := l.holder(now, r.ID)
 	switch {
 	case h == nil:
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	case h.revoked:
-		return engine.Answer{Status: engine.Revoked}
+		return protocol.Answer{Status: protocol.Revoked}
 	}
 	l.untell(r.ID)
 	if r.Mine && h.named() {
@@ -367,10 +368,10 @@ func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it.
-func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
+func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
 	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
 	if of != nil && l.keptFor(of, r, h) {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.untell(r.ID)
 	if h != nil {
@@ -381,26 +382,26 @@ func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 		}
 	}
 	if !l.drop(r.ID) && h == nil {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // revoke makes the next renewal of a permit fail, and tells its holder to renew now.
-func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
+func (l *Ledger) revoke(now int64, id engine.ID) protocol.Answer {
 	h := l.holder(now, id)
 	if h == nil {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	h.revoked = true
 	l.tell(h.via).Renew = true // and so hear of it
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // setLimit stores the limit; 0 leaves it as it is. pin makes it outlive idleness.
-func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) engine.Answer {
+func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) protocol.Answer {
 	if limit = cmp.Or(limit, l.limit); limit == 0 {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || pin
@@ -408,31 +409,31 @@ func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) engine.Answer 
 		l.setPerKey(max(0, perKey))
 	}
 	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // mark sets whether a semaphore is pinned, or paused. As long as it is either, it
 // outlives idleness.
-func (l *Ledger) mark(now int64, flag *bool, on bool) engine.Answer {
+func (l *Ledger) mark(now int64, flag *bool, on bool) protocol.Answer {
 	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	*flag = on
 	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // remove forgets a semaphore that nobody uses.
-func (l *Ledger) remove() engine.Answer {
+func (l *Ledger) remove() protocol.Answer {
 	switch {
 	case l.limit == 0:
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	case len(l.holders) > 0 || len(l.tickets) > 0:
-		return engine.Answer{Status: engine.InUse}
+		return protocol.Answer{Status: protocol.InUse}
 	}
 	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, keyed{on: l.keys.on}
 	clear(l.keepers)
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // holder is the permit of this id, unless its lease is over.
@@ -508,7 +509,7 @@ func (l *Ledger) forget(h *holder) {
 
 // open makes sure the semaphore exists, with the limit that the first user gives,
 // or the newest.
-func (l *Ledger) open(now int64, r *engine.Request) {
+func (l *Ledger) open(now int64, r *protocol.Request) {
 	if l.limit == 0 || r.Newest && !l.pinned {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
@@ -577,8 +578,8 @@ func (l *Ledger) NextEnd() (end int64, ok bool) {
 	return l.ends[0].end, true
 }
 
-func (h *holder) answer(now int64) engine.Answer {
-	return engine.Answer{Status: engine.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
+func (h *holder) answer(now int64) protocol.Answer {
+	return protocol.Answer{Status: protocol.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
 }
 
 // Reap ends everything of clients that are dead, except for detached permits.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // A ledger that is saved and loaded between any two steps goes on as before: the
@@ -49,13 +50,13 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 			}
 			return text
 		}
-		request := func(caller string) engine.Request {
+		request := func(caller string) protocol.Request {
 			n := number("number", 1, 4)
-			r := engine.Request{
-				Kind: rapid.SampledFrom([]engine.Kind{
-					engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release, engine.Release,
-					engine.Revoke, engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove, engine.Pause, engine.Unpause, engine.Unpause,
-					engine.SetKey, engine.UnsetKey,
+			r := protocol.Request{
+				Kind: rapid.SampledFrom([]protocol.Kind{
+					protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Renew, protocol.Release, protocol.Release,
+					protocol.Revoke, protocol.Revoke, protocol.SetLimit, protocol.UnsetLimit, protocol.Remove, protocol.Pause, protocol.Unpause, protocol.Unpause,
+					protocol.SetKey, protocol.UnsetKey,
 				}).Draw(t, "kind"),
 				Key:   key(),
 				ID:    engine.ID{Client: caller, Number: uint64(n), Weight: 1 + n%3, Slot: n%2 == 0},
@@ -68,7 +69,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				r.ID.Client = "api"
 			}
 			switch r.Kind {
-			case engine.Ask:
+			case protocol.Ask:
 				if n == 4 {
 					r.Who = &engine.Client{Host: caller, Caller: "x", Lease: time.Second}
 				}
@@ -79,14 +80,14 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 					r.PerKey = number("per key", 0, 3)
 				}
 				r.Again, r.Anew, r.Newest, r.Behind = oneIn("again", 3), oneIn("anew", 4), oneIn("newest", 4), number("behind", 0, 3)
-			case engine.Renew, engine.Release:
+			case protocol.Renew, protocol.Release:
 				if oneIn("passed on", 3) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))
 				}
-				r.Mine = (r.Kind == engine.Release || r.Kind == engine.Renew) && oneIn("mine", 2)
-			case engine.SetKey:
+				r.Mine = (r.Kind == protocol.Release || r.Kind == protocol.Renew) && oneIn("mine", 2)
+			case protocol.SetKey:
 				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
-			case engine.SetLimit:
+			case protocol.SetLimit:
 				r.PerKey = number("per key", -1, 3)
 				r.Limit, r.Pin = number("limit", 0, 6), oneIn("pin", 10)
 			}
@@ -97,7 +98,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 			"step": func(*rapid.T) {
 				calls++
 				caller := client()
-				c := engine.Call{Number: calls, Fence: oneIn("fence", 10)}
+				c := protocol.Call{Number: calls, Fence: oneIn("fence", 10)}
 				if oneIn("late", 10) {
 					c.Number = calls / 2
 				}
@@ -150,20 +151,20 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 	id := engine.ID{Client: "api", Number: 7, Weight: 1}
 	deaf := map[string]bool{}
 	l.Reach = func(client string) bool { return !deaf[client] }
-	step := func(client string, r engine.Request) engine.Answer {
+	step := func(client string, r protocol.Request) protocol.Answer {
 		t.Helper()
 		now, calls = now+1, calls+1
 		if r.ID == (engine.ID{}) {
 			r.ID = id
 		}
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			r.Limit, r.Lease, r.Ticket, r.Wait = 1, time.Minute, time.Minute, true
 		}
-		return l.Step(now, client, engine.Client{}, engine.Call{Number: calls, Requests: []engine.Request{r}}).Answers[0]
+		return l.Step(now, client, engine.Client{}, protocol.Call{Number: calls, Requests: []protocol.Request{r}}).Answers[0]
 	}
-	ask := func(client string, again bool) engine.Status {
+	ask := func(client string, again bool) protocol.Status {
 		t.Helper()
-		return step(client, engine.Request{Kind: engine.Ask, Again: again, Who: &engine.Client{Caller: "by " + client}}).Status
+		return step(client, protocol.Request{Kind: protocol.Ask, Again: again, Who: &engine.Client{Caller: "by " + client}}).Status
 	}
 	via := func(want string) {
 		t.Helper()
@@ -184,7 +185,7 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 		}
 	}
 	other := engine.ID{Client: "x", Number: 1, Weight: 1}
-	step("x", engine.Request{Kind: engine.Ask, ID: other})
+	step("x", protocol.Request{Kind: protocol.Ask, ID: other})
 	ask("a", false)
 	via("a")
 	ask("b", true) // a can be told
@@ -192,27 +193,27 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 	deaf["a"] = true
 	ask("b", true)
 	via("b")
-	step("x", engine.Request{Kind: engine.Release, ID: other})
+	step("x", protocol.Request{Kind: protocol.Release, ID: other})
 	told("b") // of the grant
-	if s := ask("b", false); s != engine.Granted {
+	if s := ask("b", false); s != protocol.Granted {
 		t.Fatalf("status %v, want granted", s)
 	}
 	ask("c", false)
 	via("c")
-	if s := step("b", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
+	if s := step("b", protocol.Request{Kind: protocol.Release, Mine: true}).Status; s != protocol.Gone {
 		t.Fatalf("released what another asked for: status %v", s)
 	}
 	told("")
-	step("b", engine.Request{Kind: engine.Renew, Lease: time.Minute})
+	step("b", protocol.Request{Kind: protocol.Renew, Lease: time.Minute})
 	via("c")
-	step("x", engine.Request{Kind: engine.Revoke})
+	step("x", protocol.Request{Kind: protocol.Revoke})
 	told("c")
-	if s := ask("d", false); s != engine.Revoked {
+	if s := ask("d", false); s != protocol.Revoked {
 		t.Fatalf("status %v, want revoked", s)
 	}
-	step("x", engine.Request{Kind: engine.Release})
+	step("x", protocol.Request{Kind: protocol.Release})
 	told("d")
-	if s := step("d", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
+	if s := step("d", protocol.Request{Kind: protocol.Release, Mine: true}).Status; s != protocol.Gone {
 		t.Fatalf("released twice: status %v", s)
 	}
 }
@@ -223,16 +224,16 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
 	l := &Ledger{}
 	id := func(client string, n uint64) engine.ID { return engine.ID{Client: client, Number: n, Weight: 1} }
-	ask := func(id engine.ID, waited time.Duration) engine.Request {
-		return engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Waited: waited, Wait: true}
+	ask := func(id engine.ID, waited time.Duration) protocol.Request {
+		return protocol.Request{Kind: protocol.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Waited: waited, Wait: true}
 	}
-	step := func(client string, number uint64, requests ...engine.Request) engine.Reply {
-		return l.Step(int64(1_000_000+number), client, engine.Client{}, engine.Call{Number: number, Requests: requests})
+	step := func(client string, number uint64, requests ...protocol.Request) protocol.Reply {
+		return l.Step(int64(1_000_000+number), client, engine.Client{}, protocol.Call{Number: number, Requests: requests})
 	}
 	step("a", 1, ask(id("a", 1), 0))
 	step("b", 2, ask(id("b", 1), 0))
-	reply := step("a", 3, engine.Request{Kind: engine.Release, ID: id("a", 1)}, ask(id("a", 2), time.Second))
-	if got := reply.Answers[1].Status; got != engine.Granted {
+	reply := step("a", 3, protocol.Request{Kind: protocol.Release, ID: id("a", 1)}, ask(id("a", 2), time.Second))
+	if got := reply.Answers[1].Status; got != protocol.Granted {
 		t.Errorf("the older one is answered %d, and %+v is told", got, l.Notifications())
 	}
 }

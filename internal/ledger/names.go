@@ -1,6 +1,9 @@
 package ledger
 
-import "sema/engine"
+import (
+	"sema/engine"
+	"sema/internal/protocol"
+)
 
 // Permits that their callers named. A caller of the JSON API may ask for one permit at several servers, one after the
 // other or at once, when it does not know whether the first has heard it. So such a permit and its ticket
@@ -29,7 +32,7 @@ func (l *Ledger) give(o *owner, session string) {
 // the asking session, unless its current session is reachable and this ask is a repeat, or
 // older than the ticket. Then the asking session is its rival: its caller may still
 // listen there.
-func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
+func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
@@ -72,7 +75,7 @@ func (l *Ledger) Via(id engine.ID) string {
 // keptFor reports whether a permit or ticket stays although a session releases it: for its rival, if the
 // session gives back its own because its caller has gone; or for its caller, if it was given back
 // and asked for anew since.
-func (l *Ledger) keptFor(of *owner, r *engine.Request, h *holder) bool {
+func (l *Ledger) keptFor(of *owner, r *protocol.Request, h *holder) bool {
 	switch {
 	case r.Mine && of.via == l.caller && of.rival != "":
 		of.via, of.rival = of.rival, ""

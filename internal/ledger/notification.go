@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // reach reports whether a client can be told of something now.
@@ -15,13 +16,13 @@ func (l *Ledger) reach(client string) bool {
 func (l *Ledger) hears(client string) bool { return l.Reach == nil || l.Reach(client) }
 
 // tell is what a client is going to be told of this step.
-func (l *Ledger) tell(client string) *engine.Notification {
+func (l *Ledger) tell(client string) *protocol.Notification {
 	if l.news == nil {
-		l.news = map[string]*engine.Notification{}
+		l.news = map[string]*protocol.Notification{}
 	}
 	n := l.news[client]
 	if n == nil {
-		n = &engine.Notification{}
+		n = &protocol.Notification{}
 		l.news[client] = n
 	}
 	return n
@@ -29,20 +30,20 @@ func (l *Ledger) tell(client string) *engine.Notification {
 
 // goOn has the client of a ticket ask again for one of its tickets at once: this step leaves
 // something to the next.
-func (l *Ledger) goOn(t *ticket) { l.tell(t.via).Recheck = engine.AtOnce }
+func (l *Ledger) goOn(t *ticket) { l.tell(t.via).Recheck = protocol.AtOnce }
 
 // untell takes back the notification of a grant that was made in this step: an
 // answer carries it, or it is over again.
 func (l *Ledger) untell(id engine.ID) {
 	if n := l.news[l.handed[id]]; n != nil {
-		n.Grants = slices.DeleteFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
+		n.Grants = slices.DeleteFunc(n.Grants, func(g protocol.Grant) bool { return g.ID == id })
 	}
 	delete(l.handed, id)
 }
 
 // Notifications returns what the steps since the last call of it had to tell
 // clients other than their callers, and clears it.
-func (l *Ledger) Notifications() map[string]*engine.Notification {
+func (l *Ledger) Notifications() map[string]*protocol.Notification {
 	news := l.news
 	l.news = nil
 	return news

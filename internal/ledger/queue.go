@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // grant hands free weight to the heads of the keys in turn, as far as it goes, and
@@ -42,7 +43,7 @@ func (l *Ledger) grant(now, upTo int64) {
 			h := l.take(now, t.leaseEnd(now), t.id, k, t.detached, t.owner)
 			n := l.tell(t.via)
 			l.handed[t.id] = t.via
-			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
+			n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 			l.served(k)
 			continue
 		}
@@ -57,7 +58,7 @@ func (l *Ledger) fits(k *key, weight int) bool {
 
 // first reports whether an ask goes before everybody that waits. Beside its own key
 // there is none in turn then.
-func (l *Ledger) first(k *key, r *engine.Request, place int64) bool {
+func (l *Ledger) first(k *key, r *protocol.Request, place int64) bool {
 	turn := l.keys.turn
 	if len(turn) > 1 || len(turn) == 1 && turn[0] != k {
 		return false

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // keepReport is how long what a client or a controller reported is known.
@@ -12,7 +13,7 @@ const keepReport = time.Minute
 
 // Reported is what a client has reported, and until when that is known.
 type Reported struct {
-	engine.Totals
+	protocol.Totals
 	End int64
 }
 
@@ -24,9 +25,9 @@ type ReportedAuto struct {
 
 // report takes in how the holds of the step's caller have gone. Totals only grow, so
 // the greater of each is the later.
-func (l *Ledger) report(now int64, t engine.Totals) engine.Answer {
+func (l *Ledger) report(now int64, t protocol.Totals) protocol.Answer {
 	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	maps.DeleteFunc(l.reports, func(_ string, r Reported) bool { return r.End <= now })
 	if l.reports == nil {
@@ -34,30 +35,30 @@ func (l *Ledger) report(now int64, t engine.Totals) engine.Answer {
 	}
 	was := l.reports[l.caller]
 	l.reports[l.caller] = Reported{
-		Totals: engine.Totals{Good: max(was.Good, t.Good), Bad: max(was.Bad, t.Bad), Waited: max(was.Waited, t.Waited)},
+		Totals: protocol.Totals{Good: max(was.Good, t.Good), Bad: max(was.Bad, t.Bad), Waited: max(was.Waited, t.Waited)},
 		End:    now + keepReport.Microseconds(),
 	}
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // autoLimit stores the limit that a controller found. It does not keep an idle
 // semaphore known.
-func (l *Ledger) autoLimit(now int64, limit int, a engine.Auto) engine.Answer {
+func (l *Ledger) autoLimit(now int64, limit int, a engine.Auto) protocol.Answer {
 	switch {
 	case l.limit == 0:
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	case l.pinned:
-		return engine.Answer{Status: engine.Pinned}
+		return protocol.Answer{Status: protocol.Pinned}
 	}
 	l.limited = l.limited || l.limit != limit
 	l.limit = limit
 	l.auto = ReportedAuto{a, now + keepReport.Microseconds()}
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // Reports is what has been reported within keepReport, and the limit as written.
-func (l *Ledger) Reports(now int64) engine.Reports {
-	all := engine.Reports{Limit: l.limit, Pinned: l.pinned, Totals: map[string]engine.Totals{}}
+func (l *Ledger) Reports(now int64) protocol.Reports {
+	all := protocol.Reports{Limit: l.limit, Pinned: l.pinned, Totals: map[string]protocol.Totals{}}
 	for client, r := range l.reports {
 		if r.End > now {
 			all.Totals[client] = r.Totals

@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // reporter makes calls of one client after the other.
@@ -16,35 +17,35 @@ type reporter struct {
 	number uint64
 }
 
-func (w *reporter) step(client string, r engine.Request) engine.Status {
+func (w *reporter) step(client string, r protocol.Request) protocol.Status {
 	w.number++
-	return w.l.Step(w.now, client, engine.Client{}, engine.Call{Number: w.number, Requests: []engine.Request{r}}).Answers[0].Status
+	return w.l.Step(w.now, client, engine.Client{}, protocol.Call{Number: w.number, Requests: []protocol.Request{r}}).Answers[0].Status
 }
 
-func reports(good, bad, waited int64) engine.Request {
-	return engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: good, Bad: bad, Waited: waited}}
+func reports(good, bad, waited int64) protocol.Request {
+	return protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: good, Bad: bad, Waited: waited}}
 }
 
-func auto(limit int) engine.Request {
-	return engine.Request{Kind: engine.SetLimit, Limit: limit, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
+func auto(limit int) protocol.Request {
+	return protocol.Request{Kind: protocol.SetLimit, Limit: limit, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
 }
 
 func TestReports(t *testing.T) {
 	w := &reporter{now: 1_000_000}
-	for _, r := range []engine.Request{reports(1, 1, 1), auto(4)} {
-		if got := w.step("a", r); got != engine.Gone {
+	for _, r := range []protocol.Request{reports(1, 1, 1), auto(4)} {
+		if got := w.step("a", r); got != protocol.Gone {
 			t.Errorf("%v of no semaphore: %v", r.Kind, got)
 		}
 	}
-	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 5})
-	for _, r := range []engine.Request{reports(10, 2, 3), reports(20, 4, 3), reports(10, 2, 3), reports(20, 4, 3)} { // late, and doubled
-		if got := w.step("a", r); got != engine.Done {
+	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 5})
+	for _, r := range []protocol.Request{reports(10, 2, 3), reports(20, 4, 3), reports(10, 2, 3), reports(20, 4, 3)} { // late, and doubled
+		if got := w.step("a", r); got != protocol.Done {
 			t.Fatal(got)
 		}
 	}
 	w.now += 30_000_000
 	w.step("b", reports(1, 0, 0))
-	want := map[string]engine.Totals{"a": {Good: 20, Bad: 4, Waited: 3}, "b": {Good: 1}}
+	want := map[string]protocol.Totals{"a": {Good: 20, Bad: 4, Waited: 3}, "b": {Good: 1}}
 	if got := w.l.Reports(w.now).Totals; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -66,20 +67,20 @@ func TestAnOperatorsLimitWins(t *testing.T) {
 			t.Fatalf("limit %d, want %d", got, want)
 		}
 	}
-	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 5})
-	if got := w.step("c", auto(7)); got != engine.Done {
+	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 5})
+	if got := w.step("c", auto(7)); got != protocol.Done {
 		t.Fatal(got)
 	}
 	limit(7)
 	if got := w.l.Reports(w.now).Auto; got != (engine.Auto{Min: 2, Max: 9, Bad: 31}) {
 		t.Errorf("%+v", got)
 	}
-	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true})
-	if got := w.step("c", auto(7)); got != engine.Pinned {
+	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
+	if got := w.step("c", auto(7)); got != protocol.Pinned {
 		t.Errorf("while pinned: %v", got)
 	}
 	limit(3)
-	w.step("op", engine.Request{Kind: engine.UnsetLimit})
+	w.step("op", protocol.Request{Kind: protocol.UnsetLimit})
 	w.step("c", auto(4))
 	limit(4)
 	end := w.now + (5 * time.Minute).Microseconds()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Snapshot is a ledger as plain data, for engines that keep it outside of
@@ -68,7 +69,7 @@ type Recorded struct {
 // Keeper is what a client was told that it may do with released permits, and
 // until when.
 type Keeper struct {
-	Leave engine.Leave
+	Leave protocol.Leave
 	End   int64
 	Room  bool // keys waited, and none in turn
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // The places of tickets order them across all keys as well: for engines in which
@@ -84,12 +85,12 @@ func (l *Ledger) Revoked(id engine.ID) bool {
 }
 
 // Permit is a permit as a grant, and the end of its lease.
-func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok bool) {
+func (l *Ledger) Permit(now int64, id engine.ID) (g protocol.Grant, end int64, ok bool) {
 	h := l.holders[id]
 	if h == nil || h.end <= now {
-		return engine.Grant{}, 0, false
+		return protocol.Grant{}, 0, false
 	}
-	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
+	return protocol.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
 // Waits reports whether there is a ticket of this id.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Deadlines makes contexts for calls. Calls with the same time limit share a context,
@@ -34,7 +34,7 @@ func (d *Deadlines) Within(now time.Time, most time.Duration) context.Context {
 	if s.ctx == nil || s.end.Sub(now) < most {
 		s.end = now.Add(most + most/2)
 		ctx, stop := context.WithDeadline(context.Background(), s.end)
-		s.ctx, s.stop = &engine.Timed{Context: ctx}, stop
+		s.ctx, s.stop = &protocol.Timed{Context: ctx}, stop
 	}
 	return s.ctx
 }

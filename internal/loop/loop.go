@@ -14,6 +14,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // QuickCall is the time limit of a call that a caller makes in its own goroutine. Such
@@ -59,7 +60,7 @@ type Loop struct {
 	Machine *client.Machine
 
 	name    string // of the semaphore
-	session engine.Session
+	session protocol.Session
 	owner   Owner
 	lease   time.Duration
 	base    time.Time // the zero of the machine's time
@@ -79,7 +80,7 @@ type Loop struct {
 
 // Open opens a session of an engine and makes a machine with the result of config. It
 // does no I/O.
-func (l *Loop) Open(e engine.Engine, name string, who engine.Client, owner Owner, config func(engine.Session) client.Config) error {
+func (l *Loop) Open(e protocol.Engine, name string, who engine.Client, owner Owner, config func(protocol.Session) client.Config) error {
 	l.Lock() // an engine that is being closed may notify before the machine exists
 	defer l.Unlock()
 	session, err := e.Open(name, who, l.notify)
@@ -94,7 +95,7 @@ func (l *Loop) Open(e engine.Engine, name string, who engine.Client, owner Owner
 }
 
 // Session returns the session of the engine.
-func (l *Loop) Session() engine.Session { return l.session }
+func (l *Loop) Session() protocol.Session { return l.session }
 
 // Closed reports whether Close was called. The lock is held.
 func (l *Loop) Closed() bool { return l.closed }
@@ -102,8 +103,8 @@ func (l *Loop) Closed() bool { return l.closed }
 // Waiter waits for an event. Its fields are written under the loop's lock. They may be
 // read without it once the waiter is settled.
 type Waiter struct {
-	Err    error         // nil after a success
-	Status engine.Status // of the answer to an order
+	Err    error           // nil after a success
+	Status protocol.Status // of the answer to an order
 
 	settled atomic.Bool
 	done    chan struct{} // closed when settled; nil before Wait
@@ -154,7 +155,7 @@ func (l *Loop) Run(now time.Duration) {
 
 // settleBefore is Settle before a call. If an observer panics, another goroutine makes the
 // call, because the caller may recover.
-func (l *Loop) settleBefore(now time.Duration, call engine.Call) {
+func (l *Loop) settleBefore(now time.Duration, call protocol.Call) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -173,7 +174,7 @@ func (l *Loop) Start(now time.Duration) {
 
 // settleThen is Settle, and then starts a goroutine for the call if ok is set, also if an
 // observer panics.
-func (l *Loop) settleThen(now time.Duration, call engine.Call, ok bool) {
+func (l *Loop) settleThen(now time.Duration, call protocol.Call, ok bool) {
 	if ok {
 		defer func() { go l.makeCalls(call) }()
 	}
@@ -182,7 +183,7 @@ func (l *Loop) settleThen(now time.Duration, call engine.Call, ok bool) {
 
 // next returns the machine's next call, unless another goroutine makes calls. The lock is
 // held.
-func (l *Loop) next(now time.Duration) (call engine.Call, ok bool) {
+func (l *Loop) next(now time.Duration) (call protocol.Call, ok bool) {
 	if l.calling {
 		return call, false
 	}
@@ -191,7 +192,7 @@ func (l *Loop) next(now time.Duration) (call engine.Call, ok bool) {
 
 // another returns the machine's next call, for the goroutine that made the last one. The
 // lock is held.
-func (l *Loop) another(now time.Duration) (call engine.Call, ok bool) {
+func (l *Loop) another(now time.Duration) (call protocol.Call, ok bool) {
 	if l.drained == nil || !l.Machine.Drained(now) {
 		call, l.calling = l.Machine.Next(now)
 	} else {
@@ -201,7 +202,7 @@ func (l *Loop) another(now time.Duration) (call engine.Call, ok bool) {
 }
 
 // makeCalls makes calls until there is none left.
-func (l *Loop) makeCalls(call engine.Call) {
+func (l *Loop) makeCalls(call protocol.Call) {
 	for ok := true; ok; {
 		l.Lock()
 		now := l.Now()
@@ -219,7 +220,7 @@ func (l *Loop) makeCalls(call engine.Call) {
 
 // makeCall makes one call and passes the outcome to the machine. It is called without the
 // lock and returns with it.
-func (l *Loop) makeCall(ctx context.Context, call engine.Call, began time.Duration) (now time.Duration) {
+func (l *Loop) makeCall(ctx context.Context, call protocol.Call, began time.Duration) (now time.Duration) {
 	answered := false
 	defer func() {
 		if !answered { // Step panicked, and the caller may recover
@@ -304,7 +305,7 @@ func (l *Loop) tick() {
 
 // notify passes a notification of the engine to the machine. It makes no call itself,
 // because the engine may call it within a Step that other Steps wait for.
-func (l *Loop) notify(n engine.Notification) {
+func (l *Loop) notify(n protocol.Notification) {
 	l.Lock()
 	now := l.Now()
 	l.Machine.Notify(now, n)
@@ -332,7 +333,7 @@ func (l *Loop) Wait(ctx context.Context, w *Waiter) (settled bool) {
 
 // Ask sends a request about the semaphore, or about a permit of another process, and waits
 // for the answer.
-func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Status, error) {
+func (l *Loop) Ask(ctx context.Context, op string, r protocol.Request) (protocol.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, l.Unasked(op, err)
 	}
@@ -352,13 +353,13 @@ func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 
 // Finish runs the loop, and waits for the answer to an order. It is called with
 // the lock held.
-func (l *Loop) Finish(ctx context.Context, op string, w *Waiter, o *client.Order) (engine.Status, error) {
+func (l *Loop) Finish(ctx context.Context, op string, w *Waiter, o *client.Order) (protocol.Status, error) {
 	l.Run(l.Now())
 	return l.Result(ctx, op, w, o)
 }
 
 // Result waits for the answer to an order.
-func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order) (engine.Status, error) {
+func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order) (protocol.Status, error) {
 	if !l.Wait(ctx, w) {
 		l.Lock()
 		defer l.Unlock()

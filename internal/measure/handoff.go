@@ -20,7 +20,7 @@ func (s Store) message(ctx context.Context, o Setup) (Gate, error) {
 		inbox[0] <- struct{}{}
 	}
 	send := func(_ context.Context, to int) error { inbox[to] <- struct{}{}; return nil }
-	closing := func() error { return nil }
+	var closing func() error
 	var err error
 	if o.Workers == 1 { // the other one is another process
 		if s.Redis != nil {
@@ -65,23 +65,22 @@ func (s Store) published(ctx context.Context, o Setup, inbox chan<- struct{}) (s
 
 // socket passes the token through a socket of the file system.
 func socket(ctx context.Context, o Setup, inbox chan<- struct{}) (send func(context.Context, int) error, closing func() error, err error) {
-	closing = func() error { return nil }
 	path := filepath.Join(os.TempDir(), o.Name+".sock")
 	var conn net.Conn
 	if o.Process == 0 {
 		l, err := net.Listen("unix", path)
 		if err != nil {
-			return nil, closing, err
+			return nil, nil, err
 		}
 		defer func() { _ = l.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 		if conn, err = l.Accept(); err != nil {
-			return nil, closing, err
+			return nil, nil, err
 		}
 	} else {
 		for conn == nil {
 			if conn, err = net.Dial("unix", path); err != nil && sleep(ctx, 5*time.Millisecond) != nil {
-				return nil, closing, err
+				return nil, nil, err
 			}
 		}
 	}

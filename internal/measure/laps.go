@@ -23,12 +23,6 @@ type Lane struct {
 	Gate Gate
 }
 
-// LapPlan says how long lanes run. In a lap each lane has one slice.
-type LapPlan struct {
-	Slice time.Duration // a few milliseconds
-	Laps  int           // 1 or more
-}
-
 // Timed has the times of a lane's pairs, in nanoseconds. The least and greatest value of
 // each are the bounds of the middle 95 % over resampled laps.
 type Timed struct {
@@ -55,13 +49,13 @@ type pair struct {
 	lap int
 }
 
-// RunLaps lets lanes take turns of a slice each, and times every pair. So whatever
-// slows down the machine slows down all of them. laps is how many count. A lap in which the machine stood
+// RunLaps lets lanes take turns of a slice each, a few milliseconds, and times every pair. So
+// whatever slows down the machine slows down all of them. laps is how many count. A lap in which the machine stood
 // still, by a timer that was late or time that was stolen from it, counts for none; if all
 // were so, it goes on until one counts, for at most ten times as many.
-func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result []Timed, laps, stalled int, err error) {
-	if plan.Slice <= 0 || plan.Laps < 1 || len(lanes) == 0 {
-		return nil, 0, 0, fmt.Errorf("%d laps of %d slices of %v: want 1 or more, 1 or more, above 0", plan.Laps, len(lanes), plan.Slice)
+func RunLaps(ctx context.Context, s Store, slice time.Duration, wanted int, lanes []Lane) (result []Timed, laps, stalled int, err error) {
+	if slice <= 0 || wanted < 1 || len(lanes) == 0 {
+		return nil, 0, 0, fmt.Errorf("%d laps of %d slices of %v: want 1 or more, 1 or more, above 0", wanted, len(lanes), slice)
 	}
 	all := make([]*lane, len(lanes))
 	for i, l := range lanes {
@@ -69,17 +63,12 @@ func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result [
 		all[i] = &lane{Lane: l}
 	}
 	var late atomic.Int64
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		watchdog.Watch(done, func(time.Time, time.Duration) { late.Add(1) })
-	}()
-	defer func() { close(done); <-ended }()
-	for lap := -1; lap < plan.Laps || laps == 0 && lap < 10*plan.Laps; lap++ { // the first one warms up
+	defer watchdog.Watch(func(time.Time, time.Duration) { late.Add(1) })()
+	for lap := -1; lap < wanted || laps == 0 && lap < 10*wanted; lap++ { // the first one warms up
 		stood := late.Load() + stolen()
 		runtime.Gosched()
 		for k := range all {
-			if err := all[(k+lap+1)%len(all)].run(ctx, s, plan.Slice, laps); err != nil {
+			if err := all[(k+lap+1)%len(all)].run(ctx, s, slice, laps); err != nil {
 				return nil, 0, 0, err
 			}
 		}

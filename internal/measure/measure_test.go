@@ -65,8 +65,8 @@ func TestLaps(t *testing.T) {
 				return nil
 			}}}
 		}
-		plan := LapPlan{Slice: 30 * time.Millisecond, Laps: 20}
-		all, laps, stalled, err := RunLaps(t.Context(), Store{}, plan, []Lane{sleeps("quick", time.Millisecond), sleeps("slow", 4*time.Millisecond)})
+		const slice, wanted = 30 * time.Millisecond, 20
+		all, laps, stalled, err := RunLaps(t.Context(), Store{}, slice, wanted, []Lane{sleeps("quick", time.Millisecond), sleeps("slow", 4*time.Millisecond)})
 		if err != nil || laps+stalled != 20 || laps == 0 {
 			t.Fatalf("%d laps, %d stalled, %v", laps, stalled, err)
 		}
@@ -77,7 +77,7 @@ func TestLaps(t *testing.T) {
 			t.Errorf("slow: %+v", slow)
 		}
 		broken := Lane{"broken", Gate{Work: func(context.Context, int, func()) error { return errors.New("broken") }}}
-		if _, _, _, err := RunLaps(t.Context(), Store{}, plan, []Lane{broken}); err == nil || !strings.Contains(err.Error(), "broken: broken") {
+		if _, _, _, err := RunLaps(t.Context(), Store{}, slice, wanted, []Lane{broken}); err == nil || !strings.Contains(err.Error(), "broken: broken") {
 			t.Errorf("%v, want what broke", err)
 		}
 	})

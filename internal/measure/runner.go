@@ -110,8 +110,8 @@ func (r *Runner) laps(ctx context.Context, plan Plan, c *Case) (err error) {
 	}
 	c.RoundTripNS = int64(r.Store.roundTrip(ctx))
 	var all []Timed
-	laps := LapPlan{Slice: slice, Laps: max(1, int(time.Duration(plan.Rounds)*plan.Round/slice))}
-	all, c.Laps, c.Stalled, err = RunLaps(ctx, r.Store, laps, lanes)
+	laps := max(1, int(time.Duration(plan.Rounds)*plan.Round/slice))
+	all, c.Laps, c.Stalled, err = RunLaps(ctx, r.Store, slice, laps, lanes)
 	for i := range all {
 		c.Contestants = append(c.Contestants, Series{Name: lanes[i].Name, Timed: &all[i]})
 	}

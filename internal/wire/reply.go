@@ -5,12 +5,13 @@ import (
 	"io"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Reply answers a Step.
 type Reply struct {
 	As    string // the session of the server's engine, see Life
-	Reply engine.Reply
+	Reply protocol.Reply
 }
 
 // AppendReply appends the message. Ids of permits of the client own are sent without
@@ -44,7 +45,7 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 // Read decodes a message that AppendReply wrote for own. It keeps no reference to b, and
 // reuses the memory of r's answers. The error is ErrMalformed.
 func (r *Reply) Read(b []byte, own string) error {
-	*r = Reply{As: r.As, Reply: engine.Reply{Answers: r.Reply.Answers[:0]}}
+	*r = Reply{As: r.As, Reply: protocol.Reply{Answers: r.Reply.Answers[:0]}}
 	as := r.As
 	r.As = ""
 	f := fields{rest: b}
@@ -53,7 +54,7 @@ func (r *Reply) Read(b []byte, own string) error {
 		case 1:
 			r.Reply.Limit = f.int()
 		case 2:
-			r.Reply.Answers = append(r.Reply.Answers, engine.Answer{})
+			r.Reply.Answers = append(r.Reply.Answers, protocol.Answer{})
 			a, in := &r.Reply.Answers[len(r.Reply.Answers)-1], f.nested()
 			for in.next() {
 				readAnswer(&in, a)
@@ -62,7 +63,7 @@ func (r *Reply) Read(b []byte, own string) error {
 		case 3:
 			r.Reply.Recheck = f.time()
 		case 4:
-			r.Reply.Leave = engine.Leave(f.byte())
+			r.Reply.Leave = protocol.Leave(f.byte())
 		case 5:
 			r.Reply.Recalled = f.bool()
 		case 6:
@@ -80,10 +81,10 @@ func (r *Reply) Read(b []byte, own string) error {
 	return f.err
 }
 
-func readAnswer(f *fields, a *engine.Answer) {
+func readAnswer(f *fields, a *protocol.Answer) {
 	switch f.field {
 	case 1:
-		a.Status = engine.Status(f.byte())
+		a.Status = protocol.Status(f.byte())
 	case 2:
 		a.Token = f.int64()
 	case 3:
@@ -99,7 +100,7 @@ func readAnswer(f *fields, a *engine.Answer) {
 	}
 }
 
-func appendNotification(b []byte, n *engine.Notification, own string) []byte {
+func appendNotification(b []byte, n *protocol.Notification, own string) []byte {
 	for i := range n.Grants {
 		g := &n.Grants[i]
 		b = putPart(b, 1, func(b []byte) []byte {
@@ -118,7 +119,7 @@ func appendNotification(b []byte, n *engine.Notification, own string) []byte {
 }
 
 // readNotification decodes a field with a notification.
-func (f *fields) readNotification(n *engine.Notification, own string) {
+func (f *fields) readNotification(n *protocol.Notification, own string) {
 	in := f.nested()
 	for in.next() {
 		switch in.field {
@@ -131,7 +132,7 @@ func (f *fields) readNotification(n *engine.Notification, own string) {
 		case 4:
 			n.Recheck = in.time()
 		case 5:
-			n.Recall = engine.Recall(in.byte())
+			n.Recall = protocol.Recall(in.byte())
 		case 6:
 			n.Closed = in.bool()
 		}
@@ -140,8 +141,8 @@ func (f *fields) readNotification(n *engine.Notification, own string) {
 }
 
 // readGrant decodes a field with a grant.
-func (f *fields) readGrant(own string) engine.Grant {
-	g, in := engine.Grant{ID: engine.ID{Client: own}}, f.nested()
+func (f *fields) readGrant(own string) protocol.Grant {
+	g, in := protocol.Grant{ID: engine.ID{Client: own}}, f.nested()
 	for in.next() {
 		switch in.field {
 		case 1, 2, 3, 4:
@@ -167,7 +168,7 @@ type News struct {
 	Fresh  bool   // greeting: the server has no session of the client
 
 	Client       string // the session that receives the notification
-	Notification engine.Notification
+	Notification protocol.Notification
 }
 
 // maxNews is the largest size of a message of the stream, in bytes.

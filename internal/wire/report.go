@@ -1,10 +1,13 @@
 package wire
 
-import "sema/engine"
+import (
+	"sema/engine"
+	"sema/internal/protocol"
+)
 
 // appendReport uses the fields 18 and 19 of a request: the report of a session, and that of
 // a controller.
-func appendReport(b []byte, r *engine.Request) []byte {
+func appendReport(b []byte, r *protocol.Request) []byte {
 	if t := r.Totals; t != nil {
 		b = putPart(b, 18, func(b []byte) []byte {
 			return putInt(putInt(putInt(b, 1, t.Good), 2, t.Bad), 3, t.Waited)
@@ -19,9 +22,9 @@ func appendReport(b []byte, r *engine.Request) []byte {
 }
 
 // readReport decodes one of the two fields.
-func (f *fields) readReport(r *engine.Request) {
+func (f *fields) readReport(r *protocol.Request) {
 	if f.field == 18 {
-		t := &engine.Totals{}
+		t := &protocol.Totals{}
 		r.Totals = t
 		in := f.nested()
 		for in.next() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // ContentType is the content type of all messages.
@@ -13,7 +14,7 @@ const ContentType = "application/x-sema-wire"
 type Step struct {
 	Client string // the session; the first part of the ids of its permits
 	Open   *Open  // nil: the server has opened the session
-	Call   engine.Call
+	Call   protocol.Call
 
 	// Within is how long the client waits for the answer. 0: without limit.
 	Within time.Duration
@@ -89,7 +90,7 @@ func (f *fields) readClient(c *engine.Client) {
 	}
 }
 
-func appendRequest(b []byte, r *engine.Request, own string) []byte {
+func appendRequest(b []byte, r *protocol.Request, own string) []byte {
 	b = putNumber(b, 1, uint64(r.Kind))
 	b = appendID(b, 2, r.ID, own)
 	b = putInt(b, 6, int64(r.Limit))
@@ -117,7 +118,7 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 }
 
 // flags are the fields of a request that are sent as bits, the lowest bit first.
-func flags(r *engine.Request) [9]*bool {
+func flags(r *protocol.Request) [9]*bool {
 	return [9]*bool{&r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest}
 }
 
@@ -150,7 +151,7 @@ func (f *fields) readID(at uint64, id *engine.ID) {
 // memory of s's requests. The error is ErrMalformed.
 func (s *Step) Read(b []byte) error {
 	client := s.Client
-	*s = Step{Call: engine.Call{Requests: s.Call.Requests[:0]}}
+	*s = Step{Call: protocol.Call{Requests: s.Call.Requests[:0]}}
 	f := fields{rest: b}
 	for f.next() {
 		switch f.field {
@@ -170,7 +171,7 @@ func (s *Step) Read(b []byte) error {
 		case 5:
 			s.Call.Keep = f.time()
 		case 6:
-			s.Call.Requests = append(s.Call.Requests, engine.Request{ID: engine.ID{Client: s.Client}})
+			s.Call.Requests = append(s.Call.Requests, protocol.Request{ID: engine.ID{Client: s.Client}})
 			r, in := &s.Call.Requests[len(s.Call.Requests)-1], f.nested()
 			for in.next() {
 				readRequest(&in, r)
@@ -204,10 +205,10 @@ func (o *Open) read(f *fields) {
 	}
 }
 
-func readRequest(f *fields, r *engine.Request) {
+func readRequest(f *fields, r *protocol.Request) {
 	switch f.field {
 	case 1:
-		r.Kind = engine.Kind(f.byte())
+		r.Kind = protocol.Kind(f.byte())
 	case 2, 3, 4, 5:
 		f.readID(f.field-2, &r.ID)
 	case 6:

@@ -13,6 +13,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/versions"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -135,7 +136,7 @@ func TestNewsTravel(t *testing.T) {
 
 // A newer release may send unknown fields.
 func TestUnknownFieldsAreSkipped(t *testing.T) {
-	text := wire.AppendStep(nil, &wire.Step{Client: "me", Call: engine.Call{Number: 7}})
+	text := wire.AppendStep(nil, &wire.Step{Client: "me", Call: protocol.Call{Number: 7}})
 	unknown := []byte{
 		15 << 3, 0x85, 1, // a number
 		15<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8,
@@ -159,7 +160,7 @@ func TestMalformed(t *testing.T) {
 func FuzzReadStep(f *testing.F) {
 	f.Add(wire.AppendStep(nil, &wire.Step{
 		Client: "http.local.a.1", Open: &wire.Open{Name: "x", Was: []wire.Life{{As: "m1", Upto: 3}}},
-		Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true}}},
+		Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true}}},
 	}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := readStep(text)
@@ -173,7 +174,7 @@ func FuzzReadStep(f *testing.F) {
 }
 
 func FuzzReadReply(f *testing.F) {
-	f.Add(wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: engine.Reply{Limit: 3, Answers: []engine.Answer{{Status: engine.Granted, Token: 9, Slot: -1}}}}, "me"))
+	f.Add(wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{Limit: 3, Answers: []protocol.Answer{{Status: protocol.Granted, Token: 9, Slot: -1}}}}, "me"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if r, err := readReply(text, "me"); err == nil {
 			if _, err := readReply(wire.AppendReply(nil, &r, "me"), "me"); err != nil {
@@ -189,11 +190,11 @@ func TestMessagesOfReleases(t *testing.T) {
 	step := versions.Fixture(t, "v1.step", func() []byte {
 		return wire.AppendStep(nil, &wire.Step{
 			Client: "http.local.a.1", Open: &wire.Open{Name: "x", Who: who, Was: []wire.Life{{As: "m1", Upto: 3}}}, Within: time.Second,
-			Call: engine.Call{Number: 9, Fence: true, Keep: time.Minute, Requests: []engine.Request{
-				{Kind: engine.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", PerKey: 2, Who: &who, Behind: 4},
-				{Kind: engine.SetKey, Key: "k", Cap: 2, Share: 300},
-				{Kind: engine.Report, Totals: &engine.Totals{Good: 1, Bad: 2, Waited: 3}},
-				{Kind: engine.SetLimit, Limit: 8, Auto: &engine.Auto{Min: 1, Max: 9, Bad: 31}},
+			Call: protocol.Call{Number: 9, Fence: true, Keep: time.Minute, Requests: []protocol.Request{
+				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", PerKey: 2, Who: &who, Behind: 4},
+				{Kind: protocol.SetKey, Key: "k", Cap: 2, Share: 300},
+				{Kind: protocol.Report, Totals: &protocol.Totals{Good: 1, Bad: 2, Waited: 3}},
+				{Kind: protocol.SetLimit, Limit: 8, Auto: &engine.Auto{Min: 1, Max: 9, Bad: 31}},
 			}},
 		})
 	})
@@ -203,10 +204,10 @@ func TestMessagesOfReleases(t *testing.T) {
 	}
 	versions.Reads(t, "v1.step.json", s)
 	reply := versions.Fixture(t, "v1.reply", func() []byte {
-		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: engine.Reply{
-			Limit: 3, PerKey: 2, Room: true, Unreachable: true, Recalled: true, Leave: engine.Pass, Recheck: time.Second,
-			Answers:      []engine.Answer{{Status: engine.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: engine.Queued, Ahead: 2, Ticket: 9}, {Status: engine.TooHeavy, Bound: 3}},
-			Notification: engine.Notification{Ask: true, Renew: true, Recheck: 4, Recall: engine.RecallAll, Grants: []engine.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
+		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{
+			Limit: 3, PerKey: 2, Room: true, Unreachable: true, Recalled: true, Leave: protocol.Pass, Recheck: time.Second,
+			Answers:      []protocol.Answer{{Status: protocol.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: protocol.Queued, Ahead: 2, Ticket: 9}, {Status: protocol.TooHeavy, Bound: 3}},
+			Notification: protocol.Notification{Ask: true, Renew: true, Recheck: 4, Recall: protocol.RecallAll, Grants: []protocol.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
 		}}, "me")
 	})
 	r, err := readReply(reply, "me")

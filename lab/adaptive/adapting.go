@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"sema/engine"
 	"sema/internal/adapt"
+	"sema/internal/protocol"
 )
 
 const (
@@ -24,7 +24,7 @@ type Adapting struct {
 	now         time.Duration
 	least, most int // that the limit was
 
-	totals   [processes]engine.Totals
+	totals   [processes]protocol.Totals
 	reported map[string]report // by client
 	late     []report
 	due      [processes]time.Duration // when each process reports next
@@ -41,7 +41,7 @@ type leader struct {
 type report struct {
 	client string
 	seen   time.Duration
-	totals engine.Totals
+	totals protocol.Totals
 }
 
 // NewAdapting is such a fleet.
@@ -79,7 +79,7 @@ func (a *Adapting) End(p int, took time.Duration, bad bool) {
 		defer func() {
 			a.ended++
 			a.late = append(a.late, report{strconv.Itoa(a.ended), a.now, a.totals[p]})
-			a.totals[p] = engine.Totals{}
+			a.totals[p] = protocol.Totals{}
 		}()
 	}
 	if bad || p < a.model.Liars {
@@ -132,7 +132,7 @@ func (a *Adapting) decide(l *leader, at time.Duration) {
 		}
 	}
 	a.late = rest
-	totals := map[string]engine.Totals{}
+	totals := map[string]protocol.Totals{}
 	for client, r := range a.reported {
 		if at-r.seen < time.Minute {
 			totals[client] = r.totals

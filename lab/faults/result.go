@@ -1,10 +1,10 @@
 package faults
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -80,17 +80,9 @@ func (r *Result) Judged(breaches []history.Breach) {
 // JudgedAgain takes in what the judge finds today. What was looked for on the spot,
 // when the round was over, stays.
 func (r *Result) JudgedAgain(breaches []history.Breach) {
-	var all []history.Breach
-	for _, b := range r.Breaches {
-		if b.Promise == history.PromiseLeak {
-			all = append(all, b)
-		}
-	}
-	for _, b := range breaches {
-		if b.Promise != history.PromiseLeak {
-			all = append(all, b)
-		}
-	}
+	leak := func(b history.Breach) bool { return b.Promise == history.PromiseLeak }
+	all := slices.DeleteFunc(r.Breaches, func(b history.Breach) bool { return !leak(b) })
+	all = append(all, slices.DeleteFunc(breaches, leak)...)
 	r.Violations, r.Excused, r.Breaches = 0, 0, nil
 	r.Judged(all)
 }
@@ -131,23 +123,22 @@ func Count(events []history.Event) Load {
 	return l
 }
 
-// ReadResults reads what the runner wrote. A last line that was cut off is left
+// ReadResults reads the file that the runner wrote. A last line that was cut off is left
 // out: hours may be interrupted.
-func ReadResults(r io.Reader) ([]Result, error) {
-	var all []Result
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			return all, nil
-		}
-		if err != nil {
-			return all, fmt.Errorf("faults: %w", err)
+func ReadResults(path string) (all []Result, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("faults: %w", err)
+	}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
 		}
 		var one Result
 		if err := json.Unmarshal(line, &one); err != nil {
-			return all, fmt.Errorf("faults: line %d: %w", len(all)+1, err)
+			return all, fmt.Errorf("faults: %s: line %d: %w", path, len(all)+1, err)
 		}
 		all = append(all, one)
 	}
+	return all, nil
 }

@@ -9,15 +9,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"sema/internal/measure"
+	"sema/lab/page"
 )
 
 // results are what was measured.
@@ -65,20 +64,11 @@ type plan struct {
 
 func run(ctx context.Context, file, docs, played string, draw bool, p plan) error {
 	var r results
-	words, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(words, &r)
-	}
+	err := page.Load(file, &r)
 	if err != nil && (draw || played != "") {
 		return err
 	}
-	save := func() error {
-		words, err := json.MarshalIndent(r, "", "\t")
-		if err == nil {
-			err = os.WriteFile(file, append(words, '\n'), 0o644)
-		}
-		return err
-	}
+	save := func() error { return page.Save(file, r, "\t") }
 	switch {
 	case draw:
 		err = nil
@@ -90,9 +80,9 @@ func run(ctx context.Context, file, docs, played string, draw bool, p plan) erro
 	if err != nil {
 		return err
 	}
-	page, err := r.page()
+	text, err := r.page()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(docs, "postgres.md"), page, 0o644)
+	return page.Write(docs, map[string][]byte{"postgres.md": text})
 }

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"text/template"
 
 	"sema/internal/measure"
 	"sema/lab/faults"
+	"sema/lab/page"
 )
 
 //go:embed data.md.tmpl
@@ -18,17 +17,11 @@ var words string
 
 // page makes the page. All words are in the template, and every figure is measured.
 func (r *results) page() ([]byte, error) {
-	t, err := template.New("page").Funcs(template.FuncMap{
+	return page.Fill(words, template.FuncMap{
 		"times": r.times, "old": r.old,
 		"percent": func(f float64) string { return measure.Digits(100*f, 2) + " %" },
 		"seconds": func() string { return measure.Duration(float64(r.Waiting.Served)) },
-	}).Parse(words)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	err = t.Execute(&b, r)
-	return b.Bytes(), err
+	}, r)
 }
 
 // times is a ratio as the page shows it.
@@ -63,12 +56,7 @@ type faultsOfKind struct {
 
 // sumUp sums up the rounds in a file that make faults wrote.
 func (r *results) sumUp(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	rounds, err := faults.ReadResults(f)
+	rounds, err := faults.ReadResults(file)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var planted = map[string]plant.Bug{
 		New: "m.Now = now + 100_000\n\to, err := s.carryOut(m, calls, doubt)\n\tm.Now = 0"},
 	"the doubt is not taken off a lease":             {File: outcomeFile, Old: "reply.Answers[i].Lease -= doubt", New: "reply.Answers[i].Lease -= 0"},
 	"time falls back":                                {File: outcomeFile, Old: "return max(r.At, r.Now)", New: "return r.Now"},
-	"a crash may forget a grant":                     {File: outcomeFile, Old: "if a.Status == engine.Granted || a.Status", New: "if a.Status"},
+	"a crash may forget a grant":                     {File: outcomeFile, Old: "if a.Status == protocol.Granted || a.Status", New: "if a.Status"},
 	"a crash may forget what was handed over":        {File: outcomeFile, Old: "if len(n.Grants) > 0 {", New: "if len(n.Grants) > 99 {"},
 	"what was only seen counts before it is durable": {File: pollFile, Old: "g.Ticket, g.Unsure = f.ticket, true", New: "g.Ticket = f.ticket"},
 }

@@ -1,7 +1,6 @@
 package shares
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -71,7 +70,7 @@ type worker struct {
 	ops    atomic.Int64
 	mu     sync.Mutex
 	queued map[string]int64 // when a permit was first known to wait, by id
-	events []history.Event
+	log    history.Log
 }
 
 func work(j job) error {
@@ -94,12 +93,7 @@ func work(j job) error {
 	if _, err := child.Order(); err != nil {
 		return err
 	}
-	err = errors.Join(w.play(), w.group.Close(), w.sem.Close(), end())
-	out := bufio.NewWriter(os.Stdout)
-	for _, e := range w.events {
-		_, _ = out.Write(e.Line()) // Flush says it
-	}
-	return errors.Join(err, out.Flush())
+	return errors.Join(w.play(), w.group.Close(), w.sem.Close(), end(), w.log.Write(os.Stdout))
 }
 
 // note is told that a permit waits.
@@ -119,12 +113,6 @@ func (w *worker) waited(id string) int64 {
 	at := w.queued[id]
 	delete(w.queued, id)
 	return at
-}
-
-func (w *worker) say(e history.Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = append(w.events, e)
 }
 
 // play has the callers of this process play until they are through, or are told to stop.
@@ -168,7 +156,7 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 		op := w.ops.Add(1)
 		say := func(e history.Event) {
 			e.Worker, e.Op = w.Process, op
-			w.say(e)
+			w.log.Note(e)
 		}
 		called := history.Now()
 		say(history.Event{At: called, Kind: history.Call, Key: t.Key, Weight: weight})
@@ -197,30 +185,23 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 
 // acquire is one acquisition as the world's order has it.
 func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Permit, func() error, error) {
+	options := []sema.AcquireOption{sema.Weight(weight)}
+	release := func() error { return nil }
 	switch w.Order {
 	case Shares:
-		p, err := w.sem.Acquire(ctx, sema.For(key), sema.Weight(weight))
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, p.Release, nil
+		options = append(options, sema.For(key))
 	case TwoLevel:
-		own, err := w.group.Acquire(ctx, key, sema.Weight(weight))
+		own, err := w.group.Acquire(ctx, key, options...)
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
-		if err != nil {
-			return nil, nil, errors.Join(err, own.Release())
-		}
-		return p, func() error { return errors.Join(p.Release(), own.Release()) }, nil
-	default:
-		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, p.Release, nil
+		release = own.Release
 	}
+	p, err := w.sem.Acquire(ctx, options...)
+	if err != nil {
+		return nil, nil, errors.Join(err, release())
+	}
+	return p, func() error { return errors.Join(p.Release(), release()) }, nil
 }
 
 // sleep reports whether the context lasted.

@@ -5,6 +5,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // book is the server's ledger with a view of it. Each method that may change the ledger
@@ -22,7 +23,7 @@ func newBook(l *ledger.Ledger) *book { return &book{ledger: l, view: see(l.Save(
 func (b *book) look() { b.view = see(b.ledger.Save()) }
 
 // Step carries out a call. news is what it tells the clients, the caller excepted.
-func (b *book) Step(now int64, client string, c engine.Call) (reply engine.Reply, news map[string]*engine.Notification) {
+func (b *book) Step(now int64, client string, c protocol.Call) (reply protocol.Reply, news map[string]*protocol.Notification) {
 	reply = b.ledger.Step(now, client, engine.Client{Host: client}, c)
 	b.look()
 	return reply, b.ledger.Notifications()
@@ -38,11 +39,11 @@ func (b *book) Expire(now int64) {
 }
 
 // Reap ends everything of dead clients, and returns what that tells the others.
-func (b *book) Reap(now int64, dead []string) (news map[string]*engine.Notification) {
+func (b *book) Reap(now int64, dead []string) (news map[string]*protocol.Notification) {
 	b.ledger.Reap(now, func(client string) bool { return slices.Contains(dead, client) })
 	b.look()
 	return b.ledger.Notifications()
 }
 
 // Reports is what clients have reported of late.
-func (b *book) Reports(now int64) engine.Reports { return b.ledger.Reports(now) }
+func (b *book) Reports(now int64) protocol.Reports { return b.ledger.Reports(now) }

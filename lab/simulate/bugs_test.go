@@ -8,9 +8,9 @@ var planted = []struct {
 	seldom               bool
 }{
 	{"grants one more than the limit", queueFile, "return !l.paused && weight <= l.limit-l.used &&", "return !l.paused && weight <= l.limit-l.used+1 &&", false},
-	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, &engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", false},
+	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn protocol.Answer{Status: protocol.Gone}\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, &engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", false},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++", false},
-	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
+	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
 	{"free weight is not handed over", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, asker)", "\tl.watch(now, asker)", false},
 	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now", false},
 	{"newcomers pass the queue", ledgerFile, "(r.Unfair || l.first(k, r, place))", "(true || l.first(k, r, place))", false},
@@ -31,19 +31,19 @@ var planted = []struct {
 	{"a waiter asks once and never again", answerFile, "c.due = sent + m.askEvery(c)\n", "c.due = never\n", false},
 	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase c.stage != held:\n", "\t\tcase c.stage <= queued:\n", false},
 	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif c.stage == unproven { // and its renewal waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
-	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallKept {", false},
-	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
-	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
+	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != protocol.RecallKept {", false},
+	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = protocol.Pass", "\tif false && l.othersWait() {\n\t\tleave = protocol.Pass", false},
+	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != protocol.RecallAll {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
 	{"a pause grants all the same", queueFile, "for len(l.keys.turn) > 0 && !l.paused {", "for len(l.keys.turn) > 0 {", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.keeping.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
-	{"permits are passed on for as long as they last", keepFile, "k.leave != engine.GiveBack && now < k.until && !k.closed", "k.leave != engine.GiveBack && !k.closed", true},
+	{"permits are passed on for as long as they last", keepFile, "k.leave != protocol.GiveBack && now < k.until && !k.closed", "k.leave != protocol.GiveBack && !k.closed", true},
 	{"permits are passed on without end", keepFile, "int(c.passes) < k.cfg.Passes", "k.cfg.Passes > 0", false},
-	{"a passed permit keeps its token", assignFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
+	{"a passed permit keeps its token", keepFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
 	{"nobody reports the tokens of passed permits", claimFile, "\tif c.last > c.token {\n\t\treturn c.last", "\tif false && c.last > c.token {\n\t\treturn c.last", true},
 	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, l.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
 	{"moved tickets are never corrected", callFile, "\tif m.lines.moved && m.keeping.leave != leaveKeep {", "\tif false && m.keeping.leave != leaveKeep {", true},
-	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
+	{"what is kept is kept for good", keepFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
 	{"a fence is forgotten", failureFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
@@ -64,20 +64,20 @@ var planted = []struct {
 	{"a ticket keeps the head start of its last caller", claimFile, "(c.label != a.Label || c.headStart != a.HeadStart)", "c.label != a.Label", false},
 	{"who passes others by a head start gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
-	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
-	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
-	{"a rule forgets what it does not name", shareFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
-	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
-	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
-	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
-	{"a key that was full begins anew", shareFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
+	{"a cap is compared without the new weight", keysFile, "weight > most-k.held", "0 >= most-k.held", false},
+	{"a level counts weight, not shares", keysFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
+	{"a rule forgets what it does not name", keysFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
+	{"a key that was served keeps its tag", keysFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
+	{"virtual time goes back", keysFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
+	{"ties go by the name", keysFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
+	{"a key that was full begins anew", keysFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
 	{"nobody looks at a raised cap", queueFile, "\tl.sweep()\n", "", false},
 	{"a smaller cap goes unseen", queueFile, "if l.turns > 0 && l.lacks(k, t.id.Weight)", "if false", false},
-	{"a rule does not move its key", shareFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
+	{"a rule does not move its key", keysFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
 	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
-	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
-	{"a kept permit goes to another key", assignFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
+	{"permits pass on beside another key in turn", keepFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
+	{"a kept permit goes to another key", keepFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
 	{"a spare ticket goes to another key", claimFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
 	{"there is always room", answerFile, "m.keeping.room = reply.Room", "m.keeping.room = true", false},
 	// Of reports.
@@ -86,13 +86,13 @@ var planted = []struct {
 	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
 	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
 	{"a ticket of a caller that is refused at once stays", answerFile, "m.refuse(c, e, true)\n\t\t\t\treturn", "m.refuse(c, e, false)\n\t\t\t\treturn", false},
-	{"a caller without a deadline is refused at once", refusalFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
+	{"a caller without a deadline is refused at once", tooManyFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
 }
 
 const (
 	ledgerFile     = "internal/ledger/ledger.go"
 	queueFile      = "internal/ledger/queue.go"
-	shareFile      = "internal/ledger/share.go"
+	keysFile       = "internal/ledger/keys.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
@@ -103,7 +103,7 @@ const (
 	assignFile     = "internal/client/assign.go"
 	namesFile      = "internal/client/names.go"
 	senderFile     = "internal/client/sender.go"
-	refusalFile    = "internal/client/refusal.go"
+	tooManyFile    = "internal/client/toomany.go"
 	orderFile      = "internal/client/order.go"
 	failureFile    = "internal/client/failure.go"
 	timeFile       = "internal/client/time.go"

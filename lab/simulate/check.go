@@ -8,6 +8,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // checker judges a run after every event, by the state of the clients and of
@@ -21,22 +22,22 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
-	byKey   map[string]int           // what each key held after the last step
-	turns   map[string]int64         // since when each key has stood in turn
-	given   map[engine.ID]int64      // the token of the last grant to each
-	when    map[engine.ID]int64      // and when it was
-	grants  map[int64]engine.ID      // the permit of each token
-	idle    map[*node]int64          // since when weight was free beside a waiter of that node
-	lately  int64                    // when the server last granted
-	used    int64                    // the last token a caller was given, if the limit never was above 1
-	passes  map[engine.ID]int        // how often a permit was passed on beside somebody who came earlier
-	gone    map[engine.ID]int64      // since when a waiter has had no ticket
-	ghosts  map[engine.ID]bool       // what a late copy of a call asked for, after the server forgot that it is late
-	reports map[string]engine.Totals // that were known after the last step
+	byKey   map[string]int             // what each key held after the last step
+	turns   map[string]int64           // since when each key has stood in turn
+	given   map[engine.ID]int64        // the token of the last grant to each
+	when    map[engine.ID]int64        // and when it was
+	grants  map[int64]engine.ID        // the permit of each token
+	idle    map[*node]int64            // since when weight was free beside a waiter of that node
+	lately  int64                      // when the server last granted
+	used    int64                      // the last token a caller was given, if the limit never was above 1
+	passes  map[engine.ID]int          // how often a permit was passed on beside somebody who came earlier
+	gone    map[engine.ID]int64        // since when a waiter has had no ticket
+	ghosts  map[engine.ID]bool         // what a late copy of a call asked for, after the server forgot that it is late
+	reports map[string]protocol.Totals // that were known after the last step
 }
 
 // stepped looks at a step: before is what was written before it.
-func (k *checker) stepped(before *view, c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
+func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, news map[string]*protocol.Notification) {
 	w := k.w
 	limit, used := w.server.ledger.Limit, w.server.ledger.used
 	k.allowed = max(limit, min(k.allowed, used))
@@ -65,11 +66,11 @@ func (k *checker) stepped(before *view, c engine.Call, reply engine.Reply, news 
 	for i, a := range reply.Answers {
 		r := c.Requests[i]
 		// A renewal finds what an ask before it has granted in the same step.
-		if a.Status == engine.Granted && (r.Kind == engine.Ask || a.Token > k.token) {
-			grants = append(grants, engine.Grant{ID: r.ID, Token: a.Token, Slot: a.Slot})
+		if a.Status == protocol.Granted && (r.Kind == protocol.Ask || a.Token > k.token) {
+			grants = append(grants, protocol.Grant{ID: r.ID, Token: a.Token, Slot: a.Slot})
 		}
 	}
-	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	k.shares(before, c, grants, reply, news)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token, g.Slot)
@@ -77,10 +78,10 @@ func (k *checker) stepped(before *view, c engine.Call, reply engine.Reply, news 
 }
 
 // asks reports whether a notification tells its client to ask again now.
-func asks(n *engine.Notification) bool { return n.Ask || n.Recheck == engine.AtOnce }
+func asks(n *protocol.Notification) bool { return n.Ask || n.Recheck == protocol.AtOnce }
 
 // shares looks whether a step keeps the order among keys.
-func (k *checker) shares(before *view, c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
+func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant, reply protocol.Reply, news map[string]*protocol.Notification) {
 	w := k.w
 	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
 		return
@@ -89,7 +90,7 @@ func (k *checker) shares(before *view, c engine.Call, grants []engine.Grant, rep
 	for _, n := range news {
 		told = told || asks(n)
 	}
-	fresh := slices.DeleteFunc(slices.Clone(grants), func(g engine.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
+	fresh := slices.DeleteFunc(slices.Clone(grants), func(g protocol.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
 	if err := w.server.judge.step(before, w.server.ledger.view, c.Requests, fresh, told); err != nil {
 		w.fail("share: %v", err)
 	}
@@ -134,7 +135,7 @@ func (k *checker) lacks() {
 // handedOn looks whether a step has left free weight beside a ticket: none does,
 // but for a late copy of a call, and one that has done so much that it has somebody
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
-func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
+func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[string]*protocol.Notification) {
 	l := k.w.server.ledger
 	head, waits := l.Next()
 	if !waits || l.Paused || head.Weight > l.Limit-l.used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
@@ -146,9 +147,9 @@ func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*e
 }
 
 // revived looks at the renewals of permits that did not exist before a step.
-func (k *checker) revived(gone []int, c engine.Call, reply engine.Reply) {
+func (k *checker) revived(gone []int, c protocol.Call, reply protocol.Reply) {
 	for _, i := range gone {
-		if len(reply.Answers) > 0 && reply.Answers[i].Status == engine.Granted {
+		if len(reply.Answers) > 0 && reply.Answers[i].Status == protocol.Granted {
 			k.w.fail("once: the renewal of %v has revived it", c.Requests[i].ID)
 		}
 	}
@@ -560,9 +561,9 @@ func (k *checker) waits() {
 
 // revive notes a late copy of a call that the server does not know to be late. Nobody gives back
 // what it asks for: that ends with its lease.
-func (k *checker) revive(c engine.Call) {
+func (k *checker) revive(c protocol.Call) {
 	for _, r := range c.Requests {
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			k.ghosts[r.ID] = true
 		}
 	}
@@ -775,11 +776,11 @@ func (n *node) served(c *caller) bool {
 	return before < coming
 }
 
-func calls(c engine.Call) string {
+func calls(c protocol.Call) string {
 	var b strings.Builder
 	for _, r := range c.Requests {
 		fmt.Fprintf(&b, " %v %v", r.Kind, r.ID)
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			fmt.Fprintf(&b, " waited %v", r.Waited)
 			if r.Anew {
 				b.WriteString(" anew")
@@ -789,7 +790,7 @@ func calls(c engine.Call) string {
 	return b.String()
 }
 
-func answers(reply engine.Reply) string {
+func answers(reply protocol.Reply) string {
 	var b strings.Builder
 	for _, a := range reply.Answers {
 		fmt.Fprintf(&b, " %v", a.Status)

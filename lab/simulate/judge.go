@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // judge looks at steps of a ledger from outside: whether grants keep the order among
@@ -33,10 +34,10 @@ type passing struct {
 // step looks at a step, from the views right before and after it. Leases that are over
 // must have ended before. grants are those of the step, those in answers included, in the
 // order of their tokens. told is whether a client was told to ask again.
-func (j *judge) step(before, after *view, requests []engine.Request, grants []engine.Grant, told bool) error {
-	asked := map[engine.ID]engine.Request{}
+func (j *judge) step(before, after *view, requests []protocol.Request, grants []protocol.Grant, told bool) error {
+	asked := map[engine.ID]protocol.Request{}
 	for _, r := range requests {
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			asked[r.ID] = r
 		}
 	}
@@ -62,7 +63,7 @@ func (j *judge) step(before, after *view, requests []engine.Request, grants []en
 // bounded counts how often a key is served before another one that stands at the same
 // level. The bound is the cost of the other's head, divided by the least cost of these
 // grants, and rounded up: once, if the costs are equal.
-func (j *judge) bounded(after *view, grants []engine.Grant, asked map[engine.ID]engine.Request) error {
+func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.ID]protocol.Request) error {
 	now, served, held := map[string]stood{}, map[string]bool{}, map[string]int{}
 	for _, t := range after.tenants {
 		if t.inTurn() {
@@ -131,7 +132,7 @@ func (j *judge) bounded(after *view, grants []engine.Grant, asked map[engine.ID]
 }
 
 // inOrder works out the grants of a step that asks for nothing, and compares.
-func inOrder(before, after *view, requests []engine.Request, grants []engine.Grant) error {
+func inOrder(before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
 	if len(grants) == 0 {
 		return nil
 	}
@@ -164,7 +165,7 @@ func inOrder(before, after *view, requests []engine.Request, grants []engine.Gra
 // carriedOut is the view before a step, with the step's requests carried out and nothing
 // granted yet. None of the requests asks for a permit. A release counts if its permit or
 // ticket is missing after the step.
-func carriedOut(before, after *view, requests []engine.Request) *view {
+func carriedOut(before, after *view, requests []protocol.Request) *view {
 	s := before.Snapshot
 	s.Keys = slices.Clone(s.Keys)
 	of := func(name string) *ledger.RecordedKey {
@@ -176,13 +177,13 @@ func carriedOut(before, after *view, requests []engine.Request) *view {
 	}
 	for i := range requests {
 		switch r := &requests[i]; r.Kind {
-		case engine.Release:
+		case protocol.Release:
 			if after.entry(r.ID) == nil {
 				of := func(o ledger.Recorded) bool { return o.ID == r.ID }
 				s.Holders = slices.DeleteFunc(slices.Clone(s.Holders), of)
 				s.Waiters = slices.DeleteFunc(slices.Clone(s.Waiters), of)
 			}
-		case engine.SetLimit:
+		case protocol.SetLimit:
 			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
 				continue // an operator's holds
 			}
@@ -190,11 +191,11 @@ func carriedOut(before, after *view, requests []engine.Request) *view {
 			if s.Limit > 0 && r.PerKey != 0 {
 				s.PerKey = max(0, r.PerKey)
 			}
-		case engine.SetKey:
+		case protocol.SetKey:
 			if k := of(r.Key); s.Limit > 0 {
 				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
 			}
-		case engine.UnsetKey:
+		case protocol.UnsetKey:
 			k := of(r.Key)
 			k.Cap, k.Share = 0, 0
 		}

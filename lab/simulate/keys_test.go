@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // sharing is a random world of clients that ask for keys, with rules that change.
@@ -50,42 +51,42 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 func (w *sharing) pick() string { return w.names[w.rng.IntN(len(w.names))] }
 
 // request draws what somebody does.
-func (w *sharing) request(limit, perKey int) engine.Request {
+func (w *sharing) request(limit, perKey int) protocol.Request {
 	switch n := w.rng.IntN(20); {
 	case n < 2 && len(w.live) > 0: // again, and under another key, which changes nothing
 		id, key := w.live[w.rng.IntN(len(w.live))], w.pick()
 		if w.l.entry(id) == nil {
 			key = w.of[id]
 		}
-		return engine.Request{Kind: engine.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
+		return protocol.Request{Kind: protocol.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
 	case n < 11 || len(w.live) == 0:
 		w.number++
 		key := w.pick()
 		id := engine.ID{Client: "c" + key, Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
 		w.live = append(w.live, id)
 		w.of[id] = key
-		return engine.Request{
-			Kind: engine.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute,
+		return protocol.Request{
+			Kind: protocol.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute,
 			Wait: w.rng.IntN(8) > 0, Waited: time.Duration(w.rng.IntN(3)) * time.Millisecond,
 		}
 	case n < 18:
 		i := w.rng.IntN(len(w.live))
 		id := w.live[i]
 		w.live = slices.Delete(w.live, i, i+1)
-		return engine.Request{Kind: engine.Release, ID: id}
+		return protocol.Request{Kind: protocol.Release, ID: id}
 	case n == 18:
-		kind := engine.SetKey
+		kind := protocol.SetKey
 		if w.rng.IntN(3) == 0 {
-			kind = engine.UnsetKey
+			kind = protocol.UnsetKey
 		}
-		return engine.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
+		return protocol.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
 	default:
-		return engine.Request{Kind: engine.SetLimit, Limit: w.rng.IntN(7), PerKey: w.rng.IntN(4) - 1}
+		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(7), PerKey: w.rng.IntN(4) - 1}
 	}
 }
 
 // step carries out requests, and looks at what that does.
-func (w *sharing) step(requests ...engine.Request) {
+func (w *sharing) step(requests ...protocol.Request) {
 	w.t.Helper()
 	w.calls++
 	w.now += w.rng.Int64N(1000)
@@ -94,22 +95,22 @@ func (w *sharing) step(requests ...engine.Request) {
 		had[h.ID] = true
 	}
 	before := w.l.view
-	reply, news := w.l.Step(w.now, "c", engine.Call{Number: w.calls, Requests: requests})
-	ask := reply.Notification.Ask || reply.Notification.Recheck == engine.AtOnce
+	reply, news := w.l.Step(w.now, "c", protocol.Call{Number: w.calls, Requests: requests})
+	ask := reply.Notification.Ask || reply.Notification.Recheck == protocol.AtOnce
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
 		grants = append(grants, n.Grants...)
-		ask = ask || n.Ask || n.Recheck == engine.AtOnce
+		ask = ask || n.Ask || n.Recheck == protocol.AtOnce
 	}
 	for i, a := range reply.Answers {
-		if id := requests[i].ID; a.Status == engine.Granted && !had[id] {
-			grants = append(grants, engine.Grant{ID: id, Token: a.Token})
+		if id := requests[i].ID; a.Status == protocol.Granted && !had[id] {
+			grants = append(grants, protocol.Grant{ID: id, Token: a.Token})
 		}
 	}
 	if ask && w.weight == 1 {
 		w.t.Fatal("somebody is told to ask again")
 	}
-	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	if err := w.judge.step(before, w.l.view, requests, grants, ask); err != nil {
 		w.t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestShares(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newSharing(t, seed)
 		limit, perKey := 1+w.rng.IntN(6), w.rng.IntN(4)
-		w.step(engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: max(1, perKey)})
+		w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, PerKey: max(1, perKey)})
 		for range 300 {
 			w.step(w.request(limit, perKey))
 			if t.Failed() {
@@ -160,11 +161,11 @@ func TestShares(t *testing.T) {
 			}
 		}
 		for len(w.live) > 0 {
-			w.step(engine.Request{Kind: engine.Release, ID: w.live[0]})
+			w.step(protocol.Request{Kind: protocol.Release, ID: w.live[0]})
 			w.live = w.live[1:]
 		}
 		for _, name := range w.names {
-			w.step(engine.Request{Kind: engine.UnsetKey, Key: name})
+			w.step(protocol.Request{Kind: protocol.UnsetKey, Key: name})
 		}
 		if left := w.l.ledger.State(w.now).Keys; len(left) > 0 {
 			t.Fatalf("seed %d: keys are left: %+v", seed, left)

@@ -8,6 +8,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // node is one process: a client machine, its network and its callers.
@@ -32,7 +33,7 @@ type node struct {
 	ticks            int           // in a row, and nothing else happened
 	callers          []*caller
 	coming           map[engine.ID]bool // what the server has granted, and no caller has yet
-	totals           engine.Totals      // of its holds, as it has said last
+	totals           protocol.Totals    // of its holds, as it has said last
 	overtaken        int64              // when a caller with a head start last came: it may get what was granted for another
 	changed          int64              // when a caller last came, went, or was granted a permit
 	doubtful         int64              // when a call last ended whose outcome is unknown
@@ -78,7 +79,7 @@ func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
 	n.alive, n.paused, n.cut, n.unreachable, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
-	n.totals = engine.Totals{}
+	n.totals = protocol.Totals{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
@@ -226,7 +227,7 @@ func (n *node) tick(born int, t int64) {
 }
 
 // send has a call travel. The machine gives it up after a while.
-func (n *node) send(call engine.Call) {
+func (n *node) send(call protocol.Call) {
 	w := n.w
 	call.Requests = slices.Clone(call.Requests)
 	n.flying, n.sent, n.ticks = call.Number, n.clock(), 0
@@ -287,7 +288,7 @@ func (n *node) failed(err error) {
 }
 
 // reply has the server's reply travel.
-func (n *node) reply(client string, number uint64, reply engine.Reply, err error) {
+func (n *node) reply(client string, number uint64, reply protocol.Reply, err error) {
 	w := n.w
 	if n.client != client {
 		return
@@ -314,7 +315,7 @@ func (n *node) reply(client string, number uint64, reply engine.Reply, err error
 }
 
 // news has a notification travel.
-func (n *node) news(told engine.Notification) {
+func (n *node) news(told protocol.Notification) {
 	w, born := n.w, n.born
 	if d, ok := n.travel(w.loseNews, w.lateNews); ok {
 		w.after(d, func() { n.hears(born, told) })
@@ -324,7 +325,7 @@ func (n *node) news(told engine.Notification) {
 }
 
 // hears passes a notification to the process.
-func (n *node) hears(born int, told engine.Notification) {
+func (n *node) hears(born int, told protocol.Notification) {
 	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // replica is the server's copy, some steps behind. What it has not received a
@@ -69,11 +70,11 @@ func (s *server) settle() {
 
 // answer sends the reply to a call: at once, or if it grants something, when the
 // replica has it.
-func (s *server) answer(n *node, client string, c engine.Call, reply engine.Reply) {
+func (s *server) answer(n *node, client string, c protocol.Call, reply protocol.Reply) {
 	w, r := s.w, &s.replica
 	granted := false
 	for _, a := range reply.Answers {
-		granted = granted || a.Status == engine.Granted
+		granted = granted || a.Status == protocol.Granted
 	}
 	if w.failovers == 0 || !granted {
 		if w.failovers > 0 {
@@ -92,12 +93,12 @@ func (s *server) answer(n *node, client string, c engine.Call, reply engine.Repl
 	w.after(replicaWait, func() {
 		if !done && r.master == master {
 			done = true
-			n.reply(client, c.Number, engine.Reply{}, errTooFew)
+			n.reply(client, c.Number, protocol.Reply{}, errTooFew)
 		}
 	})
 }
 
-func markUnsure(grants []engine.Grant) {
+func markUnsure(grants []protocol.Grant) {
 	for i := range grants {
 		grants[i].Unsure = true
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // drawReports draws how often processes report how their holds went, and whether a
@@ -29,25 +30,25 @@ func (n *node) report() {
 		n.totals.Bad += w.between(0, second)
 		n.totals.Waited += w.between(0, 3)
 		totals := n.totals
-		n.machine.Do(n.clock(), &client.Order{}, engine.Request{Kind: engine.Report, Totals: &totals})
+		n.machine.Do(n.clock(), &client.Order{}, protocol.Request{Kind: protocol.Report, Totals: &totals})
 	})
 }
 
 // auto is a controller's word.
-func (w *world) auto() engine.Request {
-	return engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Auto: &engine.Auto{Min: 1, Max: 6, Bad: w.rng.IntN(1000)}}
+func (w *world) auto() protocol.Request {
+	return protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Auto: &engine.Auto{Min: 1, Max: 6, Bad: w.rng.IntN(1000)}}
 }
 
 // reported looks at what a step has made of a report: no less than that, or than was
 // known before, and no more than its process has ever said.
-func (k *checker) reported(by string, c engine.Call, reply engine.Reply) {
+func (k *checker) reported(by string, c protocol.Call, reply protocol.Reply) {
 	w := k.w
 	if w.reports == 0 || len(reply.Answers) < len(c.Requests) {
 		return
 	}
 	all := w.server.ledger.Reports(w.server.now()).Totals
 	for i, r := range c.Requests {
-		if r.Kind != engine.Report || reply.Answers[i].Status != engine.Done {
+		if r.Kind != protocol.Report || reply.Answers[i].Status != protocol.Done {
 			continue
 		}
 		is, ok := all[by]
@@ -68,14 +69,14 @@ func (k *checker) reported(by string, c engine.Call, reply engine.Reply) {
 	}
 }
 
-func atLeast(a, b engine.Totals) bool {
+func atLeast(a, b protocol.Totals) bool {
 	return a.Good >= b.Good && a.Bad >= b.Bad && a.Waited >= b.Waited
 }
 
 // pins looks whether a controller's limit counts although an operator's is pinned.
-func (k *checker) pins(r engine.Request, reply engine.Reply, before *view) {
+func (k *checker) pins(r protocol.Request, reply protocol.Reply, before *view) {
 	limit := k.w.server.ledger.Limit
-	if r.Auto != nil && (before.Pinned || before.Limit == 0) && (limit != before.Limit || reply.Answers[0].Status == engine.Done) {
+	if r.Auto != nil && (before.Pinned || before.Limit == 0) && (limit != before.Limit || reply.Answers[0].Status == protocol.Done) {
 		k.w.fail("pin: a controller has set the limit to %d, and an operator's is %d (%s)", limit, before.Limit, fmt.Sprint(reply.Answers[0].Status))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Result is what a run came to.
@@ -72,7 +73,7 @@ func (w *world) windUp() {
 	w.ending = true
 	w.enough = w.steps + mostToWindUp
 	w.server.down, w.server.refuse = false, nil
-	w.server.operate(engine.Request{Kind: engine.Unpause})
+	w.server.operate(protocol.Request{Kind: protocol.Unpause})
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
@@ -195,32 +196,32 @@ func (w *world) faults() {
 			s.operate(w.auto())
 			return
 		}
-		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
+		s.operate(protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
 	})
 	w.every(w.rules, func() {
-		r := engine.Request{Kind: engine.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
+		r := protocol.Request{Kind: protocol.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
 		switch w.rng.IntN(4) {
 		case 0:
-			r = engine.Request{Kind: engine.UnsetKey, Key: r.Key}
+			r = protocol.Request{Kind: protocol.UnsetKey, Key: r.Key}
 		case 1:
-			r = engine.Request{Kind: engine.SetLimit, PerKey: w.rng.IntN(4) - 1}
+			r = protocol.Request{Kind: protocol.SetLimit, PerKey: w.rng.IntN(4) - 1}
 		}
 		s.operate(r)
 	})
 	w.every(w.stops, func() {
-		s.operate(engine.Request{Kind: engine.Pause})
-		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(engine.Request{Kind: engine.Unpause}) })
+		s.operate(protocol.Request{Kind: protocol.Pause})
+		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(protocol.Request{Kind: protocol.Unpause}) })
 	})
 	w.every(w.unsets, func() {
-		s.operate(engine.Request{Kind: engine.UnsetLimit})
-		s.operate(engine.Request{Kind: engine.Remove})
+		s.operate(protocol.Request{Kind: protocol.UnsetLimit})
+		s.operate(protocol.Request{Kind: protocol.Remove})
 	})
 	w.every(w.revokes, func() {
 		if n := some(); len(n.callers) > 0 {
 			c := n.callers[w.rng.IntN(len(n.callers))]
-			s.operate(engine.Request{Kind: engine.Revoke, ID: c.Acquisition.ID()})
+			s.operate(protocol.Request{Kind: protocol.Revoke, ID: c.Acquisition.ID()})
 		} else if n.plan.serves {
-			s.operate(engine.Request{Kind: engine.Revoke, ID: w.users[w.rng.IntN(len(w.users))].id()})
+			s.operate(protocol.Request{Kind: protocol.Revoke, ID: w.users[w.rng.IntN(len(w.users))].id()})
 		}
 	})
 }
@@ -256,11 +257,11 @@ func (w *world) longestLease() int64 {
 func (w *world) disturbed(us int64) { w.check.doubt = max(w.check.doubt, w.now+us) }
 
 // operate carries out an operator's request.
-func (s *server) operate(r engine.Request) {
+func (s *server) operate(r protocol.Request) {
 	if s.down {
 		return
 	}
-	if r.Kind == engine.Unpause {
+	if r.Kind == protocol.Unpause {
 		s.paused = 0
 	}
 	// A larger limit serves more than the tickets that a process has queued, and
@@ -270,12 +271,12 @@ func (s *server) operate(r engine.Request) {
 	s.acts++
 	s.ledger.Expire(s.now())
 	before := s.ledger.view
-	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
+	reply := s.step("operator", protocol.Call{Number: s.acts, Requests: []protocol.Request{r}})
 	s.w.check.pins(r, reply, before)
-	switch done := reply.Answers[0].Status == engine.Done; {
-	case done && r.Kind == engine.Pause && s.paused == 0:
+	switch done := reply.Answers[0].Status == protocol.Done; {
+	case done && r.Kind == protocol.Pause && s.paused == 0:
 		s.paused = s.w.now
-	case done && r.Kind == engine.Remove:
+	case done && r.Kind == protocol.Remove:
 		s.paused = 0
 	}
 }
@@ -318,7 +319,7 @@ func (s *server) reconnect(n *node) {
 			return
 		}
 		s.reach[client] = true
-		if again := (engine.Notification{Ask: true}); w.watched {
+		if again := (protocol.Notification{Ask: true}); w.watched {
 			n.hears(n.born, again) // it says so itself
 		} else {
 			n.news(again)

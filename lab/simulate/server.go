@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // server is the engine: a ledger behind a network.
@@ -50,17 +51,17 @@ var (
 )
 
 // take carries out a call that has arrived, and sends the reply.
-func (s *server) take(n *node, client string, c engine.Call) {
+func (s *server) take(n *node, client string, c protocol.Call) {
 	switch {
 	case s.w.watched && (n.client != client || !n.alive):
 		return // on one host nothing comes from the dead
 	case s.w.watched && c.Number < s.forgotten[client]:
 		return // nor what a living process has given up: it leaves the line for the lock
 	case s.down:
-		n.reply(client, c.Number, engine.Reply{}, errRefused)
+		n.reply(client, c.Number, protocol.Reply{}, errRefused)
 		return
 	case s.refuse != nil:
-		n.reply(client, c.Number, engine.Reply{}, s.refuse)
+		n.reply(client, c.Number, protocol.Reply{}, s.refuse)
 		return
 	}
 	if c.Fence {
@@ -81,7 +82,7 @@ func (s *server) take(n *node, client string, c engine.Call) {
 }
 
 // step carries out a call, and sends the notifications.
-func (s *server) step(client string, c engine.Call) engine.Reply {
+func (s *server) step(client string, c protocol.Call) protocol.Reply {
 	w := s.w
 	if len(w.keys) > 0 {
 		s.ledger.Expire(s.now()) // the judge expects it
@@ -106,7 +107,7 @@ func (s *server) step(client string, c engine.Call) engine.Reply {
 }
 
 // send has notifications travel to their clients.
-func (s *server) send(news map[string]*engine.Notification) {
+func (s *server) send(news map[string]*protocol.Notification) {
 	w := s.w
 	for _, n := range w.nodes { // not in the order of the map
 		sent := news[n.client]
@@ -132,9 +133,9 @@ func (s *server) send(news map[string]*engine.Notification) {
 
 // gone is which renewals of a call are of permits that do not exist. A ticket is
 // none: after a failover it may become one in the very step.
-func (s *server) gone(c engine.Call) (gone []int) {
+func (s *server) gone(c protocol.Call) (gone []int) {
 	for i, r := range c.Requests {
-		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) && !s.ledger.Waits(r.ID) {
+		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == protocol.Renew && (!ok || end <= s.now()) && !s.ledger.Waits(r.ID) {
 			gone = append(gone, i)
 		}
 	}

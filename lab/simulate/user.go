@@ -5,6 +5,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // user is a program that uses the JSON API: it names its permit, asks any of the
@@ -295,19 +296,19 @@ func (u *user) release(token int64) {
 	u.gives = true
 	n := u.server()
 	again := func() { w.after(w.between(w.delay, u.lease/10), func() { u.release(token) }) }
-	answered := func(status engine.Status) {
-		if status == engine.Gone && unsure {
-			status = engine.Done
+	answered := func(status protocol.Status) {
+		if status == protocol.Gone && unsure {
+			status = protocol.Done
 		}
 		w.after(w.between(20, w.delay), func() { u.released(token, status) })
 	}
 	elsewhere := func() { // what State shows
 		if _, ok := w.server.ledger.LeaseEnd(u.id()); !ok && !w.server.down {
-			answered(engine.Gone)
+			answered(protocol.Gone)
 			return
 		}
 		o := &client.Order{}
-		o.Owner = func(status engine.Status, failed bool) {
+		o.Owner = func(status protocol.Status, failed bool) {
 			if failed {
 				again()
 				return
@@ -315,17 +316,17 @@ func (u *user) release(token int64) {
 			unsure = unsure || o.Unsure()
 			answered(status)
 		}
-		n.machine.Do(n.clock(), o, engine.Request{Kind: engine.Release, ID: u.id(), Token: w.check.given[u.id()]})
+		n.machine.Do(n.clock(), o, protocol.Request{Kind: protocol.Release, ID: u.id(), Token: w.check.given[u.id()]})
 	}
 	u.reaches(n, func() {
 		if p := n.names.Find(u.number); p != nil && p.State() == client.Held {
 			o := n.machine.Release(n.clock(), &p.Acquisition)
 			n.names.End(p)
-			o.Owner = func(status engine.Status, failed bool) {
+			o.Owner = func(status protocol.Status, failed bool) {
 				switch {
 				case failed:
 					again()
-				case status == engine.Gone: // another server may have granted it anew
+				case status == protocol.Gone: // another server may have granted it anew
 					unsure = unsure || o.Unsure()
 					elsewhere()
 				default:
@@ -344,12 +345,12 @@ func (u *user) release(token int64) {
 	}, again)
 }
 
-func (u *user) released(token int64, status engine.Status) {
+func (u *user) released(token int64, status protocol.Status) {
 	w := u.w
 	if !u.holds || u.token != token {
 		return
 	}
-	if status == engine.Gone {
+	if status == protocol.Gone {
 		w.check.userLost(u)
 	}
 	if w.tracing {
@@ -377,11 +378,11 @@ func (n *node) answered(e client.Event) {
 		return
 	}
 	switch owner := e.Order.Owner.(type) {
-	case func(engine.Status, bool):
+	case func(protocol.Status, bool):
 		owner(e.Answer.Status, e.Err != nil)
 	case renewal:
 		switch {
-		case e.Err != nil || e.Answer.Status != engine.Granted:
+		case e.Err != nil || e.Answer.Status != protocol.Granted:
 		case owner.p.Over: // another grant than this server knew of, and its own had ended by then
 			n.renewFor(owner.u, owner.token)
 		default:

@@ -1,6 +1,6 @@
 package simulate
 
-import "sema/engine"
+import "sema/internal/protocol"
 
 // watch is what an engine of one host does by itself: it notices when leases end
 // and when processes die. Tickets live as long as their processes, which ask again
@@ -13,16 +13,16 @@ type watch struct {
 
 // makeLast makes the tickets of a call those of a process that has been told that
 // they live as long as it does.
-func (n *node) makeLast(c engine.Call) {
+func (n *node) makeLast(c protocol.Call) {
 	for i := range c.Requests {
-		if n.plan.lasting && c.Requests[i].Kind == engine.Ask {
+		if n.plan.lasting && c.Requests[i].Kind == protocol.Ask {
 			c.Requests[i].Ticket = 0
 		}
 	}
 }
 
 // date says until when the permits of grants last, by the process's own clock.
-func (s *server) date(n *node, grants []engine.Grant) {
+func (s *server) date(n *node, grants []protocol.Grant) {
 	for i, g := range grants {
 		if end, ok := s.ledger.LeaseEnd(g.ID); ok && s.w.watched {
 			grants[i].Until = base.Add(micros(end - s.now() + s.w.now + n.offset))
@@ -74,7 +74,7 @@ func (s *server) bury() {
 	}
 	before := s.ledger.view
 	news := s.ledger.Reap(s.now(), dead)
-	w.check.stepped(before, engine.Call{}, engine.Reply{}, news)
+	w.check.stepped(before, protocol.Call{}, protocol.Reply{}, news)
 	s.send(news)
 	s.attend()
 }

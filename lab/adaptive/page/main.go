@@ -3,20 +3,23 @@
 package main
 
 import (
-	"embed"
-	"encoding/json"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"text/template"
 
 	"sema/lab/adaptive"
+	"sema/lab/page"
 )
 
-//go:embed data.md.tmpl chart.svg.tmpl
-var templates embed.FS
+var (
+	//go:embed data.md.tmpl
+	words string
+	//go:embed chart.svg.tmpl
+	svg string
+)
 
 func main() {
 	from := flag.String("from", "lab/adaptive", "directory with what was measured")
@@ -48,8 +51,8 @@ type other struct {
 	adaptive.Row
 }
 
-// page is what the template of the page wants.
-type page struct {
+// results are what the template of the page wants.
+type results struct {
 	Rows   []adaptive.Row
 	Others []other
 	Real   real
@@ -57,75 +60,72 @@ type page struct {
 }
 
 func write(from, to string) error {
-	var p page
-	for file, v := range map[string]any{"figures.json": &p.Rows, "others.json": &p.Others, "real.json": &p.Real, "model.json": &p.Model} {
-		text, err := os.ReadFile(filepath.Join(from, file))
-		if err == nil {
-			err = json.Unmarshal(text, v)
-		}
-		if err != nil {
+	var r results
+	for file, v := range map[string]any{"figures.json": &r.Rows, "others.json": &r.Others, "real.json": &r.Real, "model.json": &r.Model} {
+		if err := page.Load(filepath.Join(from, file), v); err != nil {
 			return err
 		}
 	}
-	funcs := template.FuncMap{
+	text, err := page.Fill(words, template.FuncMap{
 		"one":     func(v float64) string { return fmt.Sprintf("%.1f", v) },
 		"percent": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
-		"ours":    p.ours,
-	}
-	t, err := template.New("").Funcs(funcs).ParseFS(templates, "*.tmpl")
+		"ours":    r.ours,
+	}, r)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(to, "data"), 0o755); err != nil {
+	model, err := page.Fill(svg, nil, r.model())
+	if err != nil {
 		return err
 	}
-	for name, data := range map[string]struct {
-		template string
-		data     any
-	}{
-		"data/adaptive.md":   {"data.md.tmpl", p},
-		"adaptive-model.svg": {"chart.svg.tmpl", p.model()},
-		"adaptive-real.svg":  {"chart.svg.tmpl", p.Real.chart()},
-	} {
-		var text strings.Builder
-		if err := t.ExecuteTemplate(&text, data.template, data.data); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(text.String()), 0o644); err != nil {
-			return err
-		}
+	real, err := page.Fill(svg, nil, r.Real.chart())
+	if err != nil {
+		return err
 	}
-	return nil
+	return page.Write(to, map[string][]byte{"data/adaptive.md": text, "adaptive-model.svg": model, "adaptive-real.svg": real})
 }
 
 // ours is the limit that adapts in the case of another limiter's row.
-func (p page) ours(name string) (adaptive.Row, error) {
-	for _, r := range p.Rows {
-		if r.Name == name {
-			return r, nil
+func (r results) ours(name string) (adaptive.Row, error) {
+	for _, row := range r.Rows {
+		if row.Name == name {
+			return row, nil
 		}
 	}
 	return adaptive.Row{}, fmt.Errorf("no figures of %q", name)
 }
 
-// model is one run of the case whose capacity changes.
-func (p page) model() picture {
+// standing is how it stood at a moment: the capacity, what was at work, and the limit.
+type standing struct {
+	at    float64 // seconds
+	value [3]int
+}
+
+// stood draws moments.
+func stood(title, note string, moments []standing) picture {
 	all := []series{{Name: "capacity"}, {Name: "at work"}, {Name: "limit"}}
-	for _, s := range p.Model {
-		for i, v := range []int{s.Capacity, s.Served, s.Limit} {
-			all[i].at, all[i].value = append(all[i].at, s.At.Seconds()), append(all[i].value, float64(v))
+	for _, m := range moments {
+		for i, v := range m.value {
+			all[i].at, all[i].value = append(all[i].at, m.at), append(all[i].value, float64(v))
 		}
 	}
-	return draw("A server that takes 40, then 12, then 80", "20 processes, simulated; it refuses what is beyond, and nobody tells anybody how much it takes", all)
+	return draw(title, note, all)
+}
+
+// model is one run of the case whose capacity changes.
+func (r results) model() picture {
+	var all []standing
+	for _, s := range r.Model {
+		all = append(all, standing{s.At.Seconds(), [3]int{s.Capacity, s.Served, s.Limit}})
+	}
+	return stood("A server that takes 40, then 12, then 80", "20 processes, simulated; it refuses what is beyond, and nobody tells anybody how much it takes", all)
 }
 
 // chart is what real processes did.
 func (r real) chart() picture {
-	all := []series{{Name: "capacity"}, {Name: "at work"}, {Name: "limit"}}
+	var all []standing
 	for _, s := range r.Samples {
-		for i, v := range []int{s.Capacity, s.Busy, s.Limit} {
-			all[i].at, all[i].value = append(all[i].at, s.At), append(all[i].value, float64(v))
-		}
+		all = append(all, standing{s.At, [3]int{s.Capacity, s.Busy, s.Limit}})
 	}
-	return draw("The same with real processes: 8, then 40, then 12", fmt.Sprintf("%d processes with %d callers each, on Redis, and an HTTP server that answers 429", r.Processes, r.Callers), all)
+	return stood("The same with real processes: 8, then 40, then 12", fmt.Sprintf("%d processes with %d callers each, on Redis, and an HTTP server that answers 429", r.Processes, r.Callers), all)
 }

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/local"
+	"sema/lab/page"
 	"sema/semahttp"
 )
 
@@ -92,11 +92,7 @@ func main() {
 	flag.Parse()
 	seen, err := run(*processes, *callers, *phase)
 	if err == nil && *out != "" {
-		var text []byte
-		text, err = json.MarshalIndent(seen, "", "\t")
-		if err == nil {
-			err = os.WriteFile(*out, append(text, '\n'), 0o644)
-		}
+		err = page.Save(*out, seen, "\t")
 	}
 	if err == nil {
 		err = seen.judge()

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"sync"
 
 	"sema/lab/adaptive"
+	"sema/lab/page"
 )
 
 func main() {
@@ -55,19 +55,10 @@ func run(seeds int, out string) error {
 					samples = append(samples, s)
 				}
 			}
-			if err := write(out, "model.json", json.Marshal, samples); err != nil {
+			if err := page.Save(filepath.Join(out, "model.json"), samples, ""); err != nil {
 				return err
 			}
 		}
 	}
-	indented := func(v any) ([]byte, error) { return json.MarshalIndent(v, "", "\t") }
-	return write(out, "figures.json", indented, rows)
-}
-
-func write(dir, name string, marshal func(any) ([]byte, error), v any) error {
-	text, err := marshal(v)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
+	return page.Save(filepath.Join(out, "figures.json"), rows, "\t")
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"sema/internal/fixture/history"
 )
 
 //go:embed shim/clock.c
@@ -83,7 +85,7 @@ const step = 1500 * time.Millisecond
 // forgets grants, tokens follow the clocks, which so must agree. They are not taken
 // back: a clock that was put right would be stepped once more.
 func (s *servers) clockFaults() []Fault {
-	fault := func(name string, by time.Duration, e Excuse) Fault {
+	fault := func(name string, by time.Duration, e history.Excuse) Fault {
 		return Fault{
 			Name: name, Note: fmt.Sprintf("%v, of all servers; the clocks stay so", by), Excuses: e, Alone: true,
 			Begin: func(context.Context, *rand.Rand) (Extent, error) {
@@ -101,8 +103,8 @@ func (s *servers) clockFaults() []Fault {
 		}
 	}
 	// A lease that ends early, or a waiter's ticket: others are granted.
-	forward := fault("server's clock stepped forward", step, Excuse{Limit: true, Order: true, Leases: step})
+	forward := fault("server's clock stepped forward", step, history.Excuse{Limit: true, Order: true, Leases: step})
 	// The queue is in the order of the server's clock.
-	back := fault("server's clock stepped back", -step, Excuse{Order: true})
+	back := fault("server's clock stepped back", -step, history.Excuse{Order: true})
 	return []Fault{forward, back}
 }

@@ -16,7 +16,7 @@ const clusterMasters = 3
 // newCluster starts three masters with a replica each. Clients and replicas know
 // them by the addresses of proxies; what nodes tell each other goes straight.
 func newCluster(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	var started []*redistest.Server
 	for range 2 * clusterMasters {
@@ -29,17 +29,10 @@ func newCluster(ctx context.Context, kind string, h *host) (Ground, error) {
 		s.nodes = append(s.nodes, s.add(srv, srv.Addr(), peers, own))
 	}
 	redistest.FormCluster(h, started[:clusterMasters], started[clusterMasters:])
-	if err := s.connect("redis+cluster", "", s.nodes); err != nil {
-		return nil, err
-	}
-	if err := s.reach(); err != nil {
-		return nil, err
-	}
+	s.connect("redis+cluster", "", s.nodes)
 	s.masters = s.clusterMasters
 	s.whole = s.clusterWhole
-	s.faults = append(s.serverFaults(), s.clusterFaults()...)
-	s.faults = append(s.faults, networkFaults(true, false, s.wires)...)
-	return s, s.Settle(ctx)
+	return s.ready(ctx, true, s.serverFaults(), s.clusterFaults())
 }
 
 // member is a line of a node's view of the cluster.

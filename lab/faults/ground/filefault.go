@@ -8,7 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
-	"time"
+	"sema/internal/fixture/history"
 )
 
 // fileFaults are what can happen to a directory: crashes, cleaners of temporary
@@ -17,11 +17,11 @@ import (
 func (g *files) fileFaults() (faults []Fault) {
 	for _, f := range []struct {
 		name, note string
-		excuses    Excuse
+		excuses    history.Excuse
 		harm       func(*os.File) error
 	}{
 		{
-			"files: half a record", "at the end of a log, as of a process that died while it wrote", Excuse{},
+			"files: half a record", "at the end of a log, as of a process that died while it wrote", history.Excuse{},
 			func(f *os.File) error {
 				torn := make([]byte, 25)
 				_, _ = rand.Read(torn) // never fails
@@ -71,11 +71,11 @@ func (g *files) fileFaults() (faults []Fault) {
 	var held []*os.File
 	return append(faults,
 		// A process that waits, and whose pipe is gone, looks after two minutes.
-		g.atOnce("files: pipes removed", "those of living processes too, which then seem dead", Excuse{Limit: true, Order: true, Sleep: true}, func() error {
+		g.atOnce("files: pipes removed", "those of living processes too, which then seem dead", history.Excuse{Limit: true, Order: true, Sleep: true}, func() error {
 			pipes, _ := filepath.Glob(filepath.Join(g.dir, "*.life"))
 			return removeAll(pipes)
 		}),
-		g.atOnce("files: directory removed", "", Excuse{Limit: true, Order: true, Sleep: true}, func() (err error) {
+		g.atOnce("files: directory removed", "", history.Excuse{Limit: true, Order: true, Sleep: true}, func() (err error) {
 			for range 100 { // others put files into it meanwhile
 				if err = os.RemoveAll(g.dir); err == nil {
 					break
@@ -83,17 +83,17 @@ func (g *files) fileFaults() (faults []Fault) {
 			}
 			return err
 		}),
-		g.atOnce("files: what the dead left", "a pipe without a process, and half a file", Excuse{}, func() error {
+		g.atOnce("files: what the dead left", "a pipe without a process, and half a file", history.Excuse{}, func() error {
 			name := filepath.Join(g.dir, fmt.Sprintf("fground%x", mathrand.Uint64()))
 			return errors.Join(leavePipe(name+".life"), os.WriteFile(name+"-1.tmp", []byte("half"), 0o600))
 		}),
-		g.atOnce("files: times set back", "all files look unused for an hour, so that others sweep", Excuse{}, func() error {
+		g.atOnce("files: times set back", "all files look unused for an hour, so that others sweep", history.Excuse{}, func() error {
 			_, err := g.backdate()
 			return err
 		}),
 		Fault{
 			Name: "files: logs locked", Note: "by another program, as of a process that stands still in a step",
-			For: time.Second, Alone: true,
+			Alone: true,
 			Begin: func(ctx context.Context, _ *mathrand.Rand) (Extent, error) {
 				for _, path := range g.logs() {
 					f, err := lock(ctx, path)
@@ -117,7 +117,7 @@ func (g *files) fileFaults() (faults []Fault) {
 }
 
 // atOnce is a fault that is over as soon as it has happened.
-func (g *files) atOnce(name, note string, e Excuse, do func() error) Fault {
+func (g *files) atOnce(name, note string, e history.Excuse, do func() error) Fault {
 	return Fault{
 		Name: name, Note: note, Excuses: e,
 		Begin: func(context.Context, *mathrand.Rand) (Extent, error) { return Extent{}, do() },

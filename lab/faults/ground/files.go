@@ -16,36 +16,25 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/fileengine"
+	"sema/internal/protocol"
 )
 
 // files is a ground of one directory. All its sites reach the same.
 type files struct {
-	dir    string
-	faults []Fault
+	base
+	dir string
 }
 
-func newFiles(ctx context.Context, _ string, h *host) (Ground, error) {
-	g := &files{dir: filepath.Join(h.dir, "sema")}
+func newFiles(ctx context.Context, kind string, h *host) (Ground, error) {
+	g := &files{base: base{host: h, kind: kind, version: "files, " + runtime.GOOS}, dir: filepath.Join(h.dir, "sema")}
 	if filesCanBeHarmed {
 		g.faults = g.fileFaults()
 	}
 	return g, g.Settle(ctx)
 }
 
-// Kind implements Ground.
-func (g *files) Kind() string { return "file" }
-
-// Server implements Ground.
-func (g *files) Server() string { return "files, " + runtime.GOOS }
-
 // Link implements Ground.
 func (g *files) Link(int) Link { return Link{URL: "file://" + filepath.ToSlash(g.dir)} }
-
-// Faults implements Ground.
-func (g *files) Faults() []Fault { return slices.Clone(g.faults) }
-
-// Close implements Ground. Nothing runs.
-func (g *files) Close() {}
 
 // Settle implements Ground. A step works, and no log is locked for good.
 func (g *files) Settle(ctx context.Context) error {
@@ -55,10 +44,7 @@ func (g *files) Settle(ctx context.Context) error {
 			err = locked(ctx, path, func(*os.File) error { return nil })
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
+	return err
 }
 
 // ownName is the semaphore of the ground itself.
@@ -100,12 +86,12 @@ func (g *files) Left(ctx context.Context) ([]string, error) {
 			names, err = g.backdate()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ground: left: %w", err)
+			return nil, err
 		}
 	}
 	ends, err := g.mortal(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
+		return nil, err
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, hash, _ := strings.Cut(strings.TrimSuffix(name, ".log"), "~")
@@ -126,7 +112,7 @@ func (g *files) mortal(ctx context.Context) (hashes map[string]bool, err error) 
 	}
 	hashes = map[string]bool{}
 	for _, name := range names {
-		session, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+		session, err := e.Open(name, engine.Client{}, func(protocol.Notification) {})
 		if err != nil {
 			return nil, err
 		}

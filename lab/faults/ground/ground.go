@@ -6,6 +6,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"sema/internal/fixture/history"
 )
 
 // Ground is a place for one round. Its servers are children of this process.
@@ -31,14 +33,11 @@ type Ground interface {
 	// Left lists what the engine has left that has no time to live.
 	Left(ctx context.Context) ([]string, error)
 
-	// Close ends all servers and proxies, and waits until they are gone.
-	Close()
-}
-
-// Accidental is a Ground on which something breaks that nobody has broken.
-type Accidental interface {
 	// Accidents lists what has broken by itself, in order.
 	Accidents() []Accident
+
+	// Close ends all servers and proxies, and waits until they are gone.
+	Close()
 }
 
 // Accident is something that broke by itself, for everybody.
@@ -82,11 +81,12 @@ type Fault struct {
 	// fault is over by itself when Begin returns.
 	End func(ctx context.Context) error
 
-	// For is how long it should last at least between Begin and End.
-	For time.Duration
+	// Lasts is how long it lasts between Begin and End: at the least, and at the most. Zero:
+	// a second and a half, and one more.
+	Lasts [2]time.Duration
 
 	// Excuses says what no client can prevent while it lasts.
-	Excuses Excuse
+	Excuses history.Excuse
 
 	// Spreads: those whom it hits hold up all others.
 	Spreads bool
@@ -95,16 +95,8 @@ type Fault struct {
 	Alone bool
 }
 
-// Extent is the part of the crew that one occurrence of a fault hits.
-type Extent struct {
-	Sites []int // empty: all
-}
+// long is for a fault that begins slowly.
+var long = [2]time.Duration{2 * time.Second, 2500 * time.Millisecond}
 
-// Excuse is what a fault excuses, from its beginning until a lease after its end.
-type Excuse struct {
-	Limit  bool          // a server forgets grants, or two servers each grant: more than the limit may be held
-	Tokens bool          // tokens may fall back or come twice
-	Order  bool          // the queue may be forgotten
-	Sleep  bool          // nobody can wake some who wait, until they look by themselves
-	Leases time.Duration // a server's clock jumped so far: leases end so much earlier
-}
+// Extent is the part of the crew that one occurrence of a fault hits; the zero value: all of it.
+type Extent struct{ Sites, Workers []int }

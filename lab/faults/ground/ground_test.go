@@ -111,7 +111,7 @@ func once(ctx context.Context, t *testing.T, f Fault, r *rand.Rand, there func(c
 	expect.OK(t, err)
 	while, cancel := ctx, context.CancelFunc(func() {})
 	if passing[f.Name] {
-		while, cancel = context.WithTimeout(ctx, f.For)
+		while, cancel = context.WithTimeout(ctx, 1500*time.Millisecond)
 	}
 	defer cancel()
 	unseen := until(while, func(ctx context.Context) error { return there(ctx, e) })

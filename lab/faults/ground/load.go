@@ -17,7 +17,7 @@ import (
 // LOADING meanwhile. It forgets nothing: it saves first.
 func loading() serverFault {
 	return serverFault{
-		name: "server: LOADING", note: "DEBUG RELOAD with 10 ms for each of 300 more keys", lasts: time.Second,
+		name: "server: LOADING", note: "DEBUG RELOAD with 10 ms for each of 300 more keys",
 		begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
 			for _, c := range [][]any{
 				{"DEBUG", "POPULATE", "300", "ground:fill", "100"},
@@ -61,7 +61,7 @@ func loading() serverFault {
 func tooMany() serverFault {
 	var kept *redis.Conn
 	return serverFault{
-		name: "server: maxclients reached", note: "all connections are closed, and new ones refused", lasts: time.Second,
+		name: "server: maxclients reached", note: "all connections are closed, and new ones refused",
 		begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
 			kept = n.admin.Conn()
 			if err := kept.ConfigSet(ctx, "maxclients", "1").Err(); err != nil {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 )
 
@@ -38,31 +37,57 @@ func Kinds() []string {
 // New starts a ground. It keeps its files in dir, which is empty and exists. On
 // failure nothing is left running.
 func New(ctx context.Context, kind string, dir string) (Ground, error) {
-	for _, g := range grounds {
-		if g.kind != kind {
-			continue
-		}
-		h := &host{dir: dir}
-		var made Ground
-		err := caught(func() (err error) {
-			made, err = g.start(ctx, kind, h)
-			return err
-		})
-		if err != nil {
-			h.close()
-			return nil, fmt.Errorf("ground: %s: %w", kind, err)
-		}
-		return made, nil
+	i := slices.Index(Kinds(), kind)
+	if i < 0 {
+		return nil, fmt.Errorf("ground: no ground %q; there are %v", kind, Kinds())
 	}
-	return nil, fmt.Errorf("ground: no ground %q; there are %v", kind, Kinds())
+	h := &host{dir: dir}
+	var made Ground
+	err := caught(func() (err error) {
+		made, err = grounds[i].start(ctx, kind, h)
+		return err
+	})
+	if err != nil {
+		h.close()
+		return nil, fmt.Errorf("ground: %s: %w", kind, err)
+	}
+	return made, nil
 }
+
+// base is what all grounds have.
+type base struct {
+	*host
+	kind, version string
+	faults        []Fault
+
+	mu        sync.Mutex
+	accidents []Accident
+}
+
+// Kind implements Ground.
+func (b *base) Kind() string { return b.kind }
+
+// Server implements Ground.
+func (b *base) Server() string { return b.version }
+
+// Faults implements Ground.
+func (b *base) Faults() []Fault { return slices.Clone(b.faults) }
+
+// Accidents implements Ground.
+func (b *base) Accidents() []Accident {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.accidents)
+}
+
+// Close implements Ground.
+func (b *base) Close() { b.close() }
 
 // host takes a test's place under the servers of package redistest.
 type host struct {
 	dir string
 
 	mu       sync.Mutex
-	dirs     int
 	cleanups []func()
 }
 
@@ -84,11 +109,8 @@ func (h *host) Cleanup(f func()) {
 
 // TempDir implements redistest.TB.
 func (h *host) TempDir() string {
-	h.mu.Lock()
-	h.dirs++
-	dir := filepath.Join(h.dir, strconv.Itoa(h.dirs))
-	h.mu.Unlock()
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(h.dir, "")
+	if err != nil {
 		h.Fatalf("%w", err)
 	}
 	return dir
@@ -100,8 +122,8 @@ func (h *host) close() {
 	all := h.cleanups
 	h.cleanups = nil
 	h.mu.Unlock()
-	for i := len(all) - 1; i >= 0; i-- {
-		all[i]()
+	for _, undo := range slices.Backward(all) {
+		undo()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"os"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,7 +38,7 @@ func (d *database) serverFaults() []Fault {
 	}
 	primary := func() *local.Server { return d.primary }
 	stills := func(name, note string, s func() *local.Server) Fault {
-		return Fault{Name: name, Note: note, For: time.Second, Alone: true,
+		return Fault{Name: name, Note: note, Alone: true,
 			Begin: at(s, (*local.Server).Freeze),
 			End: func(ctx context.Context) error {
 				if err := s().Thaw(); err != nil {
@@ -49,9 +48,9 @@ func (d *database) serverFaults() []Fault {
 			}}
 	}
 	faults := []Fault{
-		{Name: "server: kill -9", Note: "of all its processes; synchronous_commit is on", For: 500 * time.Millisecond, Alone: true,
+		{Name: "server: kill -9", Note: "of all its processes; synchronous_commit is on", Alone: true,
 			Begin: at(primary, (*local.Server).Kill), End: again},
-		{Name: "server: stopped and started", Note: "SIGINT, as an upgrade has it", For: 500 * time.Millisecond, Alone: true,
+		{Name: "server: stopped and started", Note: "SIGINT, as an upgrade has it", Alone: true,
 			Begin: at(primary, func(s *local.Server) error { s.End(); return nil }), End: again},
 		{Name: "server: kill -9 of a backend", Note: "PostgreSQL ends all connections, and recovers", Alone: true,
 			Begin: begin(d.killBackend), End: whole},
@@ -65,7 +64,7 @@ func (d *database) serverFaults() []Fault {
 	if d.pooler == nil {
 		faults = append(faults,
 			Fault{Name: "server: listeners terminated", Note: "the connections on which it tells", Begin: sql(terminate + " AND " + listening)},
-			Fault{Name: "server: too many connections", Note: "all are ended, and new ones refused", For: time.Second, Alone: true,
+			Fault{Name: "server: too many connections", Note: "all are ended, and new ones refused", Alone: true,
 				Begin: sql("ALTER ROLE app CONNECTION LIMIT 0; " + terminate),
 				End:   func(ctx context.Context) error { return d.exec(ctx, "ALTER ROLE app CONNECTION LIMIT -1") }},
 		)
@@ -78,14 +77,14 @@ func (d *database) serverFaults() []Fault {
 	if d.standby != nil {
 		faults = append(faults,
 			stills("standby: SIGSTOP, SIGCONT", "commits wait for it", func() *local.Server { return d.standby }),
-			Fault{Name: "standby: promoted", Note: "the primary is killed by kill -9; another standby follows the next one", For: 500 * time.Millisecond, Alone: true,
+			Fault{Name: "standby: promoted", Note: "the primary is killed by kill -9; another standby follows the next one", Alone: true,
 				Begin: begin(func(ctx context.Context, _ *rand.Rand) error {
 					if err := d.primary.Kill(); err != nil {
 						return err
 					}
 					return d.promote(ctx, d.sites[:])
 				}), End: d.follow},
-			Fault{Name: "standby: promoted, one site stays behind", Note: "the old primary lives: split brain", For: 2 * time.Second, Alone: true,
+			Fault{Name: "standby: promoted, one site stays behind", Note: "the old primary lives: split brain", Lasts: long, Alone: true,
 				Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
 					stays := r.IntN(Sites)
 					var moved []*redistest.Proxy
@@ -121,7 +120,7 @@ func (d *database) killBackend(ctx context.Context, _ *rand.Rand) error {
 // locks is a fault that holds a lock for a while, in a transaction of somebody else's.
 func (d *database) locks(name, note, sql string) Fault {
 	var c *pgx.Conn
-	return Fault{Name: name, Note: note, For: time.Second, Alone: true,
+	return Fault{Name: name, Note: note, Alone: true,
 		Begin: func(ctx context.Context, _ *rand.Rand) (_ Extent, err error) {
 			if c, err = pgx.Connect(ctx, d.primary.Address); err == nil {
 				_, err = c.Exec(ctx, "BEGIN; "+sql)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,24 +19,19 @@ import (
 // database is a ground of PostgreSQL: a server, and perhaps a standby that has each commit
 // first, or a pooler in front.
 type database struct {
-	*host
-	kind, version string
-	args          []string // of a server
-	primary       *local.Server
-	standby       *local.Server // nil: there is none
-	pooler        *local.Server // nil: there is none
-	sites         [Sites]*redistest.Proxy
-	faults        []Fault
-
-	mu        sync.Mutex
-	accidents []Accident
+	base
+	args    []string // of a server
+	primary *local.Server
+	standby *local.Server // nil: there is none
+	pooler  *local.Server // nil: there is none
+	sites   [Sites]*redistest.Proxy
 }
 
 // lookEvery is how often those look behind a pooler who cannot be told.
 const lookEvery = 50 * time.Millisecond
 
 func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error) {
-	d := &database{host: h, kind: kind}
+	d := &database{base: base{host: h, kind: kind}}
 	h.Cleanup(d.stop)
 	if kind == "postgres-sync" {
 		d.args = []string{"-c", "synchronous_standby_names=*"}
@@ -91,13 +85,6 @@ func (d *database) poolerServes(does bool) {
 	}
 }
 
-// Accidents implements Accidental.
-func (d *database) Accidents() []Accident {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.accidents)
-}
-
 // door is the socket where clients come in.
 func (d *database) door() string {
 	if d.pooler != nil {
@@ -112,12 +99,6 @@ func (d *database) proxies(site int) []*redistest.Proxy {
 	}
 	return d.sites[site : site+1]
 }
-
-// Kind implements Ground.
-func (d *database) Kind() string { return d.kind }
-
-// Server implements Ground.
-func (d *database) Server() string { return d.version }
 
 // Link implements Ground.
 func (d *database) Link(site int) Link {
@@ -138,12 +119,6 @@ func (l Link) Postgres(ctx context.Context) (*pgxpool.Pool, *pgengine.Options, e
 	}
 	return pool, &pgengine.Options{Poll: l.Poll}, nil
 }
-
-// Faults implements Ground.
-func (d *database) Faults() []Fault { return slices.Clone(d.faults) }
-
-// Close implements Ground.
-func (d *database) Close() { d.close() }
 
 func (d *database) stop() {
 	for _, s := range []*local.Server{d.pooler, d.standby, d.primary} {
@@ -178,10 +153,7 @@ func (d *database) Settle(ctx context.Context) error {
 			err = until(ctx, func(ctx context.Context) error { return d.reached(ctx, site) })
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
+	return err
 }
 
 // reached reports nil if a step through a site is carried out.
@@ -236,8 +208,5 @@ func (d *database) Left(ctx context.Context) (names []string, err error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
-	}
-	return names, nil
+	return names, err
 }

@@ -5,27 +5,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 )
 
 // clusterFaults are failovers of one master, and slots that move.
 func (s *servers) clusterFaults() []Fault {
-	var old, replica *node
-	// fault is a failover that begins with an action on a master with a
-	// replica.
-	fault := func(f Fault, begin, end func(ctx context.Context) error) Fault {
-		return s.failover(f, func(ctx context.Context, r *rand.Rand) (err error) {
-			if old, err = s.master(ctx, r); err != nil {
-				return err
-			}
+	var replica *node
+	// of begins a failover of a master with a replica.
+	of := func(begin func(ctx context.Context, old *node) error) func(context.Context, *node, *rand.Rand) error {
+		return func(ctx context.Context, old *node, _ *rand.Rand) (err error) {
 			if replica, err = s.replicaOf(ctx, old); err != nil {
 				return err
 			}
-			return begin(ctx)
-		}, end)
+			return begin(ctx, old)
+		}
 	}
 	// promoted waits until the replica is master, and takes writes.
-	promoted := func(ctx context.Context) error {
+	promoted := func(ctx context.Context, _ *node) error {
 		return until(ctx, func(ctx context.Context) error {
 			m, err := replica.myself(ctx)
 			if err == nil && !m.is("master") {
@@ -37,50 +32,55 @@ func (s *servers) clusterFaults() []Fault {
 			return err
 		})
 	}
-	asked := fault(Fault{Name: "cluster: CLUSTER FAILOVER", Note: "asked for by an operator: the replica waits until it has everything"},
-		func(ctx context.Context) error { return replica.admin.ClusterFailover(ctx).Err() }, promoted)
-	asked.Excuses = Excuse{}
-	var m migration
-	return []Fault{
-		fault(Fault{Name: "cluster: kill -9 of a master", Note: "its replica takes over; it comes back as a replica", For: time.Second},
-			func(context.Context) error { old.Kill(); return nil },
-			func(ctx context.Context) error {
-				if err := promoted(ctx); err != nil {
+	failovers := s.each(
+		serverFault{
+			name: "cluster: kill -9 of a master", note: "its replica takes over; it comes back as a replica", failover: true, excuses: forgets,
+			begin: of(func(_ context.Context, old *node) error { old.Kill(); return nil }),
+			end: func(ctx context.Context, old *node) error {
+				if err := promoted(ctx, old); err != nil {
 					return err
 				}
 				old.Restart()
 				return nil
-			}),
-		fault(Fault{Name: "cluster: SIGSTOP, SIGCONT of a master", Note: "it wakes when its replica has taken over", For: time.Second},
-			func(context.Context) error { old.Stop(); return nil },
-			func(ctx context.Context) error {
-				err := promoted(ctx)
+			},
+		},
+		serverFault{
+			name: "cluster: SIGSTOP, SIGCONT of a master", note: "it wakes when its replica has taken over", failover: true, excuses: forgets,
+			begin: of(func(_ context.Context, old *node) error { old.Stop(); return nil }),
+			end: func(ctx context.Context, old *node) error {
+				err := promoted(ctx, old)
 				old.Continue()
 				return err
-			}),
-		asked,
-		fault(Fault{Name: "cluster: replica cut off, then it takes over", Note: "the master goes on granting, its replica gets nothing of it; then CLUSTER FAILOVER TAKEOVER", For: 2 * time.Second},
-			func(context.Context) error { old.cutReplicas(); return nil },
-			func(ctx context.Context) error {
+			},
+		},
+		serverFault{
+			name: "cluster: CLUSTER FAILOVER", note: "asked for by an operator: the replica waits until it has everything", failover: true,
+			begin: of(func(ctx context.Context, _ *node) error { return replica.admin.ClusterFailover(ctx).Err() }), end: promoted,
+		},
+		serverFault{
+			name: "cluster: replica cut off, then it takes over", note: "the master goes on granting, its replica gets nothing of it; then CLUSTER FAILOVER TAKEOVER",
+			lasts: long, failover: true, excuses: forgets,
+			begin: of(func(_ context.Context, old *node) error { old.cutReplicas(); return nil }),
+			end: func(ctx context.Context, old *node) error {
 				err := replica.admin.Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err()
 				if err == nil {
-					err = promoted(ctx)
+					err = promoted(ctx, old)
 				}
 				old.healReplicas()
 				return err
-			}),
-		{
-			Name: "cluster: slot moves", Note: "of a semaphore, key by key to another master, and stays half moved for a while",
-			For: time.Second, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) { return Extent{}, m.begin(ctx, s, r) },
-			End: func(ctx context.Context) error {
-				if err := m.end(ctx, s); err != nil {
-					return err
-				}
-				return until(ctx, s.whole)
 			},
+		})
+	var m migration
+	return append(failovers, Fault{
+		Name: "cluster: slot moves", Note: "of a semaphore, key by key to another master, and stays half moved for a while", Alone: true,
+		Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) { return Extent{}, m.begin(ctx, s, r) },
+		End: func(ctx context.Context) error {
+			if err := m.end(ctx, s); err != nil {
+				return err
+			}
+			return until(ctx, s.whole)
 		},
-	}
+	})
 }
 
 // replicaOf is a replica of a master.
@@ -120,7 +120,11 @@ func (m *migration) begin(ctx context.Context, s *servers, r *rand.Rand) error {
 		return err
 	}
 	if len(keys) == 0 { // no semaphore there: any slot of its own
-		keys = []string{m.from.ownKey(ctx)}
+		own, err := writeKey(ctx, m.from.admin)
+		if err != nil {
+			return err
+		}
+		keys = []string{own}
 	}
 	slot, err := m.from.admin.ClusterKeySlot(ctx, keys[r.IntN(len(keys))]).Result()
 	if err != nil {
@@ -185,14 +189,4 @@ func (m *migration) end(ctx context.Context, s *servers) error {
 		}
 	}
 	return nil
-}
-
-// ownKey is a key that the node takes.
-func (n *node) ownKey(ctx context.Context) string {
-	for i := 0; ; i++ {
-		key := fmt.Sprintf("ground:{%d}", i)
-		if err := n.admin.Set(ctx, key, "", time.Minute).Err(); err == nil || ctx.Err() != nil {
-			return key
-		}
-	}
 }

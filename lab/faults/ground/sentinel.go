@@ -23,7 +23,7 @@ const failoverTime = 1500 * time.Millisecond
 // other while workers still reach them. In "sentinel-replicas" a grant counts when
 // both replicas have it.
 func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	for i := range 3 {
 		own, env := c.next()
@@ -48,12 +48,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		hurry(ctx, w)
 		s.watchers = append(s.watchers, w)
 	}
-	if err := s.connect("redis+sentinel", "/"+redistest.MasterName, s.watchers); err != nil {
-		return nil, err
-	}
-	if err := s.reach(); err != nil {
-		return nil, err
-	}
+	s.connect("redis+sentinel", "/"+redistest.MasterName, s.watchers)
 	s.masters = func(ctx context.Context) ([]*node, error) {
 		n, err := s.agreed(ctx)
 		return []*node{n}, err
@@ -61,7 +56,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 	s.whole = s.sentinelWhole
 	all := s.serverFaults()
 	for i := range all {
-		if all[i].Name == "server: CLIENT PAUSE WRITE" {
+		if all[i].Name == pauseWrite {
 			// Sentinels publish over the connection on which they ask whether the
 			// master lives, and a pause holds that up: they take it for down.
 			all[i].Note += "; Sentinels take the master for down"
@@ -84,15 +79,13 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		// promoted has all grants that count. It may lack places in the queue.
 		for _, list := range [][]Fault{all, failovers} {
 			for i, f := range list {
-				if f.Name == "server: CLIENT PAUSE WRITE" || strings.HasPrefix(f.Name, "sentinel:") {
+				if f.Name == pauseWrite || strings.HasPrefix(f.Name, "sentinel:") {
 					list[i].Excuses.Limit = false
 				}
 			}
 		}
 	}
-	s.faults = append(all, failovers...)
-	s.faults = append(s.faults, networkFaults(true, false, s.wires)...)
-	return s, s.Settle(ctx)
+	return s.ready(ctx, true, all, failovers)
 }
 
 // hurry makes a Sentinel look at all servers every second instead of every ten,

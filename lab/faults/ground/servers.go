@@ -30,13 +30,11 @@ type node struct {
 
 // servers is a ground of Redis servers.
 type servers struct {
-	*host
-	kind, version string
-	links         [Sites]Link
-	nodes         []*node // with data
-	watchers      []*node // Sentinels
-	faults        []Fault
-	clients       [Sites]redis.UniversalClient
+	base
+	links    [Sites]Link
+	nodes    []*node // with data
+	watchers []*node // Sentinels
+	clients  [Sites]redis.UniversalClient
 
 	// masters are the nodes that take writes now; an error: that is open.
 	masters func(ctx context.Context) ([]*node, error)
@@ -44,27 +42,8 @@ type servers struct {
 	whole func(ctx context.Context) error
 }
 
-// Kind implements Ground.
-func (s *servers) Kind() string { return s.kind }
-
-// Server implements Ground.
-func (s *servers) Server() string { return s.version }
-
 // Link implements Ground.
 func (s *servers) Link(site int) Link { return s.links[site] }
-
-// Faults implements Ground.
-func (s *servers) Faults() []Fault { return slices.Clone(s.faults) }
-
-// Close implements Ground.
-func (s *servers) Close() {
-	for _, c := range s.clients {
-		if c != nil {
-			_ = c.Close()
-		}
-	}
-	s.close()
-}
 
 // add makes a node of a server. addr is what the workers' proxies forward to.
 func (s *servers) add(srv *redistest.Server, addr string, peers *redistest.Proxy, c *clock) *node {
@@ -84,7 +63,7 @@ func (s *servers) add(srv *redistest.Server, addr string, peers *redistest.Proxy
 
 // connect makes the links, once all nodes are there. The workers are given the
 // addresses of entries.
-func (s *servers) connect(scheme, path string, entries []*node) error {
+func (s *servers) connect(scheme, path string, entries []*node) {
 	for site := range Sites {
 		l := Link{Via: map[string]string{}}
 		for _, n := range slices.Concat(s.nodes, s.watchers) {
@@ -97,31 +76,27 @@ func (s *servers) connect(scheme, path string, entries []*node) error {
 		l.URL = scheme + "://" + strings.Join(addrs, ",") + path
 		s.links[site] = l
 	}
-	info, err := s.nodes[0].admin.InfoMap(context.Background(), "server").Result()
-	if err != nil {
-		return err
-	}
-	of := info["Server"]
-	s.version = "Redis " + of["redis_version"]
-	if v := of["valkey_version"]; v != "" {
-		s.version = "Valkey " + v
-	}
-	return nil
+	s.version = s.nodes[0].Version()
 }
 
-// reach opens the ground's own clients, one through each site.
-func (s *servers) reach() (err error) {
+// ready opens the ground's own clients, one through each site, and waits until all works.
+// readable says that proxies can read what passes.
+func (s *servers) ready(ctx context.Context, readable bool, faults ...[]Fault) (Ground, error) {
 	for site := range Sites {
-		if s.clients[site], err = s.links[site].Redis(); err != nil {
-			return err
+		c, err := s.links[site].Redis()
+		if err != nil {
+			return nil, err
 		}
+		s.clients[site] = c
+		s.Cleanup(func() { _ = c.Close() })
 	}
-	return nil
+	s.faults = append(slices.Concat(faults...), networkFaults(readable, false, s.wires)...)
+	return s, s.Settle(ctx)
 }
 
 // Settle implements Ground.
 func (s *servers) Settle(ctx context.Context) error {
-	err := until(ctx, func(ctx context.Context) error {
+	return until(ctx, func(ctx context.Context) error {
 		if err := s.whole(ctx); err != nil {
 			return err
 		}
@@ -132,10 +107,6 @@ func (s *servers) Settle(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
 }
 
 // probe writes a key. Of a cluster it writes so many that each master gets one.
@@ -157,21 +128,21 @@ func (s *servers) Left(ctx context.Context) ([]string, error) {
 	left := map[string]bool{}
 	masters, err := s.masters(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
+		return nil, err
 	}
 	for _, n := range masters {
-		it := n.admin.Scan(ctx, 0, "sema:*", 1000).Iterator()
-		for it.Next(ctx) {
-			ttl, err := n.admin.PTTL(ctx, it.Val()).Result()
+		keys, err := scan(ctx, n.admin, "sema:*")
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			ttl, err := n.admin.PTTL(ctx, key).Result()
 			if err != nil {
-				return nil, fmt.Errorf("ground: left: %w", err)
+				return nil, err
 			}
 			if ttl == -1 { // as PTTL says that there is none
-				left[it.Val()] = true
+				left[key] = true
 			}
-		}
-		if err := it.Err(); err != nil {
-			return nil, fmt.Errorf("ground: left: %w", err)
 		}
 	}
 	return slices.Sorted(maps.Keys(left)), nil
@@ -236,13 +207,20 @@ func (n *node) writable(ctx context.Context) error {
 
 // write writes to one server. A node of a cluster takes only some keys.
 func write(ctx context.Context, c redis.Cmdable) (err error) {
+	_, err = writeKey(ctx, c)
+	return err
+}
+
+// writeKey says what it wrote.
+func writeKey(ctx context.Context, c redis.Cmdable) (key string, err error) {
 	for i := range 64 {
-		err = c.Set(ctx, fmt.Sprintf("ground:{%d}", i), "", time.Minute).Err()
+		key = fmt.Sprintf("ground:{%d}", i)
+		err = c.Set(ctx, key, "", time.Minute).Err()
 		if err == nil || !strings.HasPrefix(err.Error(), "MOVED") {
-			return err
+			break
 		}
 	}
-	return err
+	return key, err
 }
 
 // replication is what the server says of its part in it.

@@ -16,19 +16,16 @@ const cut = 4 << 10
 
 // standaloneFaults are those of one server. Others would have a failover, which is
 // another fault.
-func (s *servers) standaloneFaults() (faults []Fault) {
+func (s *servers) standaloneFaults() []Fault {
 	restart := func(_ context.Context, n *node) error { n.Restart(); return nil }
-	kill := func(_ context.Context, n *node, _ *rand.Rand) error { n.Kill(); return nil }
 	list := []serverFault{
 		{
-			name: "server: SIGSTOP, SIGCONT", note: "connections stay open, nothing is answered, then everything at once", lasts: time.Second,
-			begin: func(_ context.Context, n *node, _ *rand.Rand) error { n.Stop(); return nil },
-			end:   func(_ context.Context, n *node) error { n.Continue(); return nil },
+			name: "server: SIGSTOP, SIGCONT", note: "connections stay open, nothing is answered, then everything at once",
+			begin: freeze, end: func(_ context.Context, n *node) error { n.Continue(); return nil },
 		},
 		{
 			name: "server: CLIENT PAUSE ALL", note: "everything waits, 1.5 s",
-			begin: do("CLIENT", "PAUSE", "1500", "ALL"), lasts: 1500 * time.Millisecond,
-			end: func(context.Context, *node) error { return nil }, // it is over when a write is answered
+			begin: do("CLIENT", "PAUSE", "1500", "ALL"), end: over, // when a write is answered
 		},
 		{
 			name: "server: DEBUG SLEEP", note: "the server does nothing for 1.5 s",
@@ -37,11 +34,10 @@ func (s *servers) standaloneFaults() (faults []Fault) {
 					return n.admin.Do(ctx, "DEBUG", "SLEEP", "1.5").Err()
 				})
 			},
-			lasts: 1500 * time.Millisecond,
-			end:   func(context.Context, *node) error { return nil },
+			end: over,
 		},
 		{
-			name: "server: BUSY", note: "a script that does not end, killed by SCRIPT KILL", lasts: time.Second,
+			name: "server: BUSY", note: "a script that does not end, killed by SCRIPT KILL",
 			begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
 				err := unanswered(ctx, func(ctx context.Context) error {
 					return n.admin.Eval(ctx, "while true do end", nil).Err()
@@ -60,12 +56,12 @@ func (s *servers) standaloneFaults() (faults []Fault) {
 			},
 		},
 		{
-			name: "server: READONLY", note: "it is made a replica of a server that is not there, and a master again", lasts: time.Second,
+			name: "server: READONLY", note: "it is made a replica of a server that is not there, and a master again",
 			begin: do("REPLICAOF", "127.0.0.1", "1"),
 			end:   func(ctx context.Context, n *node) error { return n.admin.Do(ctx, "REPLICAOF", "NO", "ONE").Err() },
 		},
 		{
-			name: "server: MASTERDOWN", note: "the same, and replica-serve-stale-data no: reads are refused as well", lasts: time.Second,
+			name: "server: MASTERDOWN", note: "the same, and replica-serve-stale-data no: reads are refused as well",
 			begin: func(ctx context.Context, n *node, r *rand.Rand) error {
 				if err := config("replica-serve-stale-data", "no")(ctx, n); err != nil {
 					return err
@@ -80,7 +76,7 @@ func (s *servers) standaloneFaults() (faults []Fault) {
 			},
 		},
 		{
-			name: "server: MISCONF", note: "it cannot save to disk, and refuses writes", lasts: time.Second,
+			name: "server: MISCONF", note: "it cannot save to disk, and refuses writes",
 			begin: misconfigure, end: reconfigure,
 		},
 		loading(), tooMany(),
@@ -88,12 +84,11 @@ func (s *servers) standaloneFaults() (faults []Fault) {
 	if s.kind == "standalone-aof" {
 		list = append(list,
 			serverFault{
-				name: "server: kill -9, append-only file", note: "appendfsync everysec; the machine lives, so the file has everything",
-				lasts: 500 * time.Millisecond, begin: kill, end: restart,
+				name: "server: kill -9, append-only file", note: "appendfsync everysec; the machine lives, so the file has everything", begin: kill, end: restart,
 			},
 			serverFault{
 				name: "server: kill -9, append-only file cut", note: "it loses its last 4 kB, half of it at most, as when the machine crashes",
-				lasts: 500 * time.Millisecond, excuses: forgets, begin: kill,
+				excuses: forgets, begin: kill,
 				end: func(ctx context.Context, n *node) error {
 					if err := cutTail(n.Dir()); err != nil {
 						return err
@@ -103,14 +98,10 @@ func (s *servers) standaloneFaults() (faults []Fault) {
 			})
 	} else {
 		list = append(list, serverFault{
-			name: "server: kill -9, nothing on disk", note: "a restart forgets everything",
-			lasts: 500 * time.Millisecond, excuses: forgets, begin: kill, end: restart,
+			name: "server: kill -9, nothing on disk", note: "a restart forgets everything", excuses: forgets, begin: kill, end: restart,
 		})
 	}
-	for _, f := range list {
-		faults = append(faults, s.fault(f))
-	}
-	return faults
+	return s.each(list...)
 }
 
 // unanswered sends a command whose answer is long in coming, and does not wait for it.

@@ -10,7 +10,7 @@ import (
 // newStandalone starts one server: with nothing on disk, with an append-only
 // file, or with TLS and a user of few rights.
 func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	own, env := c.next()
 	scheme, args := "redis", []string{"--lua-time-limit", "200"}
@@ -32,9 +32,7 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 	}
 	n := s.add(srv, addr, nil, own)
 	s.nodes = []*node{n}
-	if err := s.connect(scheme, "", s.nodes); err != nil {
-		return nil, err
-	}
+	s.connect(scheme, "", s.nodes)
 	if secure != nil {
 		if err := secure.admit(ctx, n); err != nil {
 			return nil, err
@@ -45,10 +43,5 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 	}
 	s.masters = func(context.Context) ([]*node, error) { return s.nodes, nil }
 	s.whole = n.writable
-	if err := s.reach(); err != nil {
-		return nil, err
-	}
-	s.faults = append(s.serverFaults(), s.standaloneFaults()...)
-	s.faults = append(s.faults, networkFaults(secure == nil, false, s.wires)...)
-	return s, s.Settle(ctx)
+	return s.ready(ctx, secure == nil, s.serverFaults(), s.standaloneFaults())
 }

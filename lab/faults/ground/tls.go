@@ -2,20 +2,15 @@ package ground
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"sema/internal/fixture/redistest"
 )
@@ -30,36 +25,25 @@ const rights = `on >secret ~sema:* &sema:*
 
 // safety is TLS and a user of few rights.
 type safety struct {
-	dir, ca string
-	port    int
-	args    []string // of the server
+	ca   string
+	port int
+	args []string // of the server
 }
 
-// newSafety makes a certificate that signs itself.
+// newSafety takes the certificate that Go has for tests: it is of this host, and signs itself.
 func newSafety(h *host) (*safety, error) {
 	dir := h.TempDir()
-	s := &safety{dir: dir, ca: filepath.Join(dir, "cert.pem"), port: redistest.FreePort(h)}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(30 * 24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	s := &safety{ca: filepath.Join(dir, "cert.pem"), port: redistest.FreePort(h)}
+	server := httptest.NewTLSServer(nil)
+	own := server.TLS.Certificates[0]
+	server.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	keyFile := filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{
-		s.ca: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private},
+		s.ca: {Type: "CERTIFICATE", Bytes: own.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			return nil, fmt.Errorf("certificate: %w", err)

@@ -6,10 +6,9 @@
 package main
 
 import (
-	_ "embed"
+	"bytes"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 
 	"sema/lab/faults"
@@ -22,7 +21,7 @@ func main() {
 	}
 }
 
-func run(args []string) (err error) {
+func run(args []string) error {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	out := flags.String("out", "", "write the page to this file; without it, to standard output")
 	if err := flags.Parse(args); err != nil {
@@ -30,39 +29,26 @@ func run(args []string) (err error) {
 	}
 	var all []faults.Result
 	for _, name := range flags.Args() {
-		results, err := read(name)
+		results, err := faults.ReadResults(name)
 		if err != nil {
-			return fmt.Errorf("report: %s: %w", name, err)
+			return fmt.Errorf("report: %w", err)
 		}
 		all = append(all, results...)
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("report: no round was played; try: make faults")
 	}
-	var to io.Writer = os.Stdout
-	if *out != "" {
-		f, err := os.Create(*out)
-		if err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
-		defer func() {
-			if e := f.Close(); err == nil && e != nil {
-				err = fmt.Errorf("report: %w", e)
-			}
-		}()
-		to = f
+	var text bytes.Buffer
+	err := page.Execute(&text, summarize(all))
+	switch {
+	case err != nil:
+	case *out == "":
+		_, err = text.WriteTo(os.Stdout)
+	default:
+		err = os.WriteFile(*out, text.Bytes(), 0o644)
 	}
-	if err := page.Execute(to, summarize(all)); err != nil {
+	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
-}
-
-func read(name string) ([]faults.Result, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return faults.ReadResults(f)
 }

@@ -20,7 +20,10 @@ type crew struct {
 
 // newCrew starts the processes.
 func newCrew(p *plan) (*crew, error) {
-	c := &crew{lease: p.longestLease()}
+	c := &crew{}
+	for _, s := range p.semaphores {
+		c.lease = max(c.lease, s.Lease)
+	}
 	for _, j := range p.jobs {
 		if err := c.add(j); err != nil {
 			c.killAll()

@@ -9,17 +9,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"sema/engine"
 	"sema/engines/fileengine"
 	"sema/engines/pgengine"
 	"sema/engines/redisengine"
+	"sema/internal/protocol"
 	"sema/lab/faults/ground"
 )
 
 // place is what a link leads to: an engine, and below it a client of Redis or a pool of PostgreSQL's, or
 // none.
 type place struct {
-	engine.Engine
+	protocol.Engine
 	rdb  redis.UniversalClient
 	pool *pgxpool.Pool
 }

@@ -9,69 +9,26 @@ import (
 	"sema/lab/faults/ground"
 )
 
-// fault is a fault of the ground, or of a worker.
-type fault struct {
-	name    string
-	lasts   func(*rand.Rand) time.Duration // between begin and end
-	begin   func(context.Context, *rand.Rand) (extent, error)
-	end     func(context.Context) error // nil: over when begin returns
-	excuses ground.Excuse
-	alone   bool
-}
-
-// extent is the part of the crew that a fault hits; the zero value: all of it.
-type extent struct{ sites, workers []int }
-
-// groundFaults are those of the ground.
-func groundFaults(g ground.Ground) []fault {
-	var all []fault
-	for _, f := range g.Faults() {
-		all = append(all, fault{
-			name: f.Name, end: f.End, excuses: f.Excuses, alone: f.Alone,
-			lasts: func(r *rand.Rand) time.Duration {
-				return max(f.For, between(r, 1500*time.Millisecond, 2500*time.Millisecond))
-			},
-			begin: func(ctx context.Context, r *rand.Rand) (extent, error) {
-				e, err := f.Begin(ctx, r)
-				if f.Spreads {
-					e.Sites = nil
-				}
-				return extent{sites: e.Sites}, err
-			},
-		})
-	}
-	return all
-}
-
 // workerFaults are those of the processes of a round.
-func workerFaults(c *crew) []fault {
-	// dies is a fault that ends a worker; another takes its place.
-	dies := func(name string, die func(*process)) fault {
-		return fault{name: name, begin: func(_ context.Context, r *rand.Rand) (extent, error) {
+func workerFaults(c *crew) []ground.Fault {
+	// hit begins a fault of one worker.
+	hit := func(do func(*process) error) func(context.Context, *rand.Rand) (ground.Extent, error) {
+		return func(_ context.Context, r *rand.Rand) (ground.Extent, error) {
 			p := c.pick(r)
 			if p == nil {
-				return extent{}, errNoWorker
+				return ground.Extent{}, errors.New("faults: no worker is left to be hit")
 			}
-			die(p)
-			return extent{workers: []int{p.job.ID}}, c.replace(p)
-		}}
+			return ground.Extent{Workers: []int{p.job.ID}}, do(p)
+		}
 	}
 	stopped := make(chan *process, len(c.live))
-	return []fault{
-		dies("kill -9 of a worker", (*process).kill),
-		dies("a worker exits with all it holds", (*process).exit),
+	return []ground.Fault{
+		{Name: "kill -9 of a worker", Begin: hit(func(p *process) error { p.kill(); return c.replace(p) })},
+		{Name: "a worker exits with all it holds", Begin: hit(func(p *process) error { p.exit(); return c.replace(p) })},
 		{
-			name:  "SIGSTOP of a worker, SIGCONT",
-			lasts: func(r *rand.Rand) time.Duration { return between(r, c.lease/5, 3*c.lease/2) },
-			begin: func(_ context.Context, r *rand.Rand) (extent, error) {
-				p := c.pick(r)
-				if p == nil {
-					return extent{}, errNoWorker
-				}
-				stopped <- p
-				return extent{workers: []int{p.job.ID}}, p.Stop()
-			},
-			end: func(context.Context) error {
+			Name: "SIGSTOP of a worker, SIGCONT", Lasts: [2]time.Duration{c.lease / 5, 3 * c.lease / 2},
+			Begin: hit(func(p *process) error { stopped <- p; return p.Stop() }),
+			End: func(context.Context) error {
 				p := <-stopped
 				defer c.putBack(p)
 				return p.Continue()
@@ -79,5 +36,3 @@ func workerFaults(c *crew) []fault {
 		},
 	}
 }
-
-var errNoWorker = errors.New("faults: no worker is left to be hit")

@@ -55,7 +55,7 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 	h := &handle{w: w, sem: i, about: s, holding: map[holding]int64{}}
 	bug := plantedBug(w.Planted)
 	if bug != nil && bug.original != nil {
-		return h, bug.original(h, at, s)
+		return h, h.original(at.rdb, bug)
 	}
 	o := semaphoreOptions(s)
 	o.Observer = sema.Observer{Queued: h.queued, Lost: h.lost}
@@ -182,13 +182,13 @@ func (h *handle) lost(l sema.Event) {
 
 // classify names the class of an error, and its text.
 func classify(err error) (class, text string) {
-	var failure *engine.Error
-	var weight *sema.WeightError
-	var busy *sema.BusyError
+	failure, failed := errors.AsType[*engine.Error](err)
+	_, heavy := errors.AsType[*sema.WeightError](err)
+	_, hopeless := errors.AsType[*sema.BusyError](err)
 	switch {
 	case err == nil:
 		return "", ""
-	case errors.As(err, &busy):
+	case hopeless:
 		class = history.ErrHopeless
 	case errors.Is(err, sema.ErrLost):
 		class = history.ErrLost
@@ -198,11 +198,11 @@ func classify(err error) (class, text string) {
 		class = history.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		class = history.ErrContext // the permits were busy, or the engine silent, until then
-	case errors.As(err, &weight):
+	case heavy:
 		class = history.ErrWeight
-	case errors.As(err, &failure) && failure.Temporary:
+	case failed && failure.Temporary:
 		class = history.ErrTemporary
-	case errors.As(err, &failure):
+	case failed:
 		class = history.ErrEngine
 	case errors.Is(err, sema.ErrBusy):
 		class = history.ErrRefused

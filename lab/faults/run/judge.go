@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,11 +15,7 @@ import (
 // judgeAgain judges the records that were saved of the results in a file, by the
 // rules of today, and writes the file anew.
 func judgeAgain(path string, log io.Writer) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("faults: %w", err)
-	}
-	results, err := faults.ReadResults(bytes.NewReader(data))
+	results, err := faults.ReadResults(path)
 	if err != nil {
 		return err
 	}

@@ -5,33 +5,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"sema"
 	"sema/classic"
-	"sema/internal/fixture/history"
 )
 
 // skew is how far apart the clocks of neighbouring workers are, for the book's
 // semaphores, which need them to agree.
 const skew = 100 * time.Millisecond
 
-func basicOriginal(h *handle, at *place, s history.Semaphore) error {
-	sem, err := classic.NewBasic(at.rdb, s.Name, s.Limit, classicOptions(h.w, s))
-	return h.original(sem, err)
-}
-
-func fairOriginal(h *handle, at *place, s history.Semaphore) error {
-	sem, err := classic.NewFair(at.rdb, s.Name, s.Limit, classicOptions(h.w, s))
-	return h.original(sem, err)
-}
-
-func classicOptions(w *worker, s history.Semaphore) classic.Options {
-	ahead := time.Duration(w.ID%3) * skew
-	return classic.Options{Lease: s.Lease, Clock: func() time.Time { return time.Now().Add(ahead) }}
-}
-
 // original has a handle use a semaphore of package classic, which does not wait:
 // it tries again.
-func (h *handle) original(sem classic.Semaphore, err error) error {
+func (h *handle) original(rdb redis.UniversalClient, bug *planted) error {
+	ahead := time.Duration(h.w.ID%3) * skew
+	sem, err := bug.original(rdb, h.about.Name, h.about.Limit, classic.Options{
+		Lease: h.about.Lease, Clock: func() time.Time { return time.Now().Add(ahead) },
+	})
 	h.close = func() error { return nil }
 	h.acquire = func(ctx context.Context, _ string, _ int, try bool) (permit, error) {
 		for {

@@ -28,7 +28,7 @@ type step struct {
 
 // occurrence is a fault in a step, after so long.
 type occurrence struct {
-	fault *fault
+	fault *ground.Fault
 	after time.Duration
 	lasts time.Duration
 	seed  uint64
@@ -72,17 +72,17 @@ func makePlan(seed uint64, bug *planted) *plan {
 
 // addFaults plans the faults. only is the one to be played; if it is empty, rounds
 // of an even seed have one fault, those of an odd seed several.
-func (p *plan) addFaults(only string, list []fault) error {
+func (p *plan) addFaults(only string, list []ground.Fault) error {
 	random := rand.New(rand.NewPCG(p.seed, 2))
 	p.fault = only
 	if p.fault == "" {
 		p.fault = faults.Mixed
 		if p.seed%2 == 0 { // seeds that follow one another go through all faults
-			p.fault = list[p.seed/2%uint64(len(list))].name
+			p.fault = list[p.seed/2%uint64(len(list))].Name
 		}
 	}
 	if p.fault != faults.Mixed {
-		i := slices.IndexFunc(list, func(f fault) bool { return f.name == p.fault })
+		i := slices.IndexFunc(list, func(f ground.Fault) bool { return f.Name == p.fault })
 		if i < 0 {
 			return fmt.Errorf("faults: there is no fault %q here, but: %q", p.fault, names(list))
 		}
@@ -95,37 +95,32 @@ func (p *plan) addFaults(only string, list []fault) error {
 }
 
 // makeStep chooses a fault, and now and then another beside it.
-func makeStep(random *rand.Rand, list []fault) step {
+func makeStep(random *rand.Rand, list []ground.Fault) step {
 	one := func() occurrence {
 		f := &list[random.IntN(len(list))]
 		o := occurrence{fault: f, seed: random.Uint64()}
-		if f.end != nil {
-			o.lasts = f.lasts(random)
+		if f.End != nil {
+			lasts := f.Lasts
+			if lasts == ([2]time.Duration{}) {
+				lasts = [2]time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond}
+			}
+			o.lasts = between(random, lasts[0], lasts[1])
 		}
 		return o
 	}
 	a, b := one(), one()
 	s := step{faults: []occurrence{a}, pause: between(random, 2*time.Second, 3*time.Second)}
-	if random.IntN(5) < 2 && a.fault.name != b.fault.name && !a.fault.alone && !b.fault.alone {
+	if random.IntN(5) < 2 && a.fault.Name != b.fault.Name && !a.fault.Alone && !b.fault.Alone {
 		b.after = between(random, 0, time.Second)
 		s.faults = append(s.faults, b)
 	}
 	return s
 }
 
-// longestLease is that of the semaphores.
-func (p *plan) longestLease() time.Duration {
-	var longest time.Duration
-	for _, s := range p.semaphores {
-		longest = max(longest, s.Lease)
-	}
-	return longest
-}
-
-func names(list []fault) []string {
+func names(list []ground.Fault) []string {
 	all := make([]string, len(list))
 	for i, f := range list {
-		all[i] = f.name
+		all[i] = f.Name
 	}
 	return all
 }

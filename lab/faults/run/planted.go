@@ -2,9 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"sema/classic"
 	"sema/engine"
 	"sema/internal/fixture/history"
+	"sema/internal/protocol"
 )
 
 // planted is a bug that workers can have, so that the judge is judged as well.
@@ -14,34 +21,151 @@ type planted struct {
 	fault   string // what it needs to show, beside load; empty: whatever comes
 	keys    bool   // it needs keys that share a semaphore
 
-	// One of these is the bug: an engine's session that lies, or a semaphore that
-	// is not sema's.
-	step     func(s *lyingSession, ctx context.Context, c engine.Call) (engine.Reply, error)
-	notify   func(s *lyingSession, n engine.Notification, pass func(engine.Notification))
-	original func(h *handle, at *place, s history.Semaphore) error
+	// The bug is in a session that lies: before a step, in requests and answers, in place of a
+	// step, and in notifications. Or the semaphore is one of the book's.
+	before   func(s *lyingSession, ctx context.Context) error
+	ask      func(s *lyingSession, r *protocol.Request)
+	answer   func(s *lyingSession, ctx context.Context, r *protocol.Request, a *protocol.Answer)
+	step     func(s *lyingSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
+	notify   func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification))
+	original func(rdb redis.UniversalClient, name string, limit int, o classic.Options) (classic.Semaphore, error)
 }
+
+// lost is how long the permit of a lost release stays.
+const lost = 10 * time.Second
 
 // plantedBugs are all there are.
 var plantedBugs = []planted{
-	{name: "a permit from nowhere", promise: history.PromiseLimit, step: (*lyingSession).fromNowhere},
-	{name: "a renewal that revives", promise: history.PromiseLimit, step: (*lyingSession).revives},
-	{name: "the book's basic semaphore, clocks 100 ms apart", promise: history.PromiseLimit, original: basicOriginal},
-	{name: "the book's fair semaphore, clocks 100 ms apart", promise: history.PromiseLimit, original: fairOriginal},
-	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, step: (*lyingSession).asksForOthers},
-	{name: "a token of the process's own counting", promise: history.PromiseTokens, step: (*lyingSession).ownCount},
+	{name: "a permit from nowhere", promise: history.PromiseLimit, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if a.Status == protocol.Queued && s.once(50) {
+			*a = protocol.Answer{Status: protocol.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
+		}
+	}},
+	{
+		name: "a renewal that revives", promise: history.PromiseLimit,
+		ask: func(_ *lyingSession, r *protocol.Request) {
+			if r.Kind == protocol.Ask || r.Kind == protocol.Renew {
+				r.Lease /= 5
+				r.Ticket = min(r.Ticket, r.Lease)
+			}
+		},
+		answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+			switch {
+			case a.Status == protocol.Granted:
+				a.Lease = 5 * r.Lease
+				s.remember(r.ID, a.Token)
+			case r.Kind == protocol.Renew && a.Status == protocol.Gone && s.recall(r.ID) != 0:
+				*a = protocol.Answer{Status: protocol.Granted, Token: s.recall(r.ID), Slot: -1, Lease: 5 * r.Lease}
+			}
+		},
+	},
+	{
+		name: "the book's basic semaphore, clocks 100 ms apart", promise: history.PromiseLimit,
+		original: func(rdb redis.UniversalClient, name string, limit int, o classic.Options) (classic.Semaphore, error) {
+			return classic.NewBasic(rdb, name, limit, o)
+		},
+	},
+	{
+		name: "the book's fair semaphore, clocks 100 ms apart", promise: history.PromiseLimit,
+		original: func(rdb redis.UniversalClient, name string, limit int, o classic.Options) (classic.Semaphore, error) {
+			return classic.NewFair(rdb, name, limit, o)
+		},
+	},
+	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, ask: func(s *lyingSession, r *protocol.Request) {
+		if r.Key != "" && s.once(3) {
+			r.Key = fmt.Sprint("of ", r.ID)
+		}
+	}},
+	{name: "a token of the process's own counting", promise: history.PromiseTokens, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if a.Status != protocol.Granted {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.tokens[r.ID] == 0 {
+			s.tokens[r.ID] = int64(len(s.tokens) + 1)
+		}
+		a.Token = s.tokens[r.ID]
+	}},
 	{
 		name: "a counter as token, across a restart", promise: history.PromiseTokens, fault: "server: kill -9, nothing on disk",
-		step: (*lyingSession).counts, notify: (*lyingSession).countsGrants,
+		answer: func(s *lyingSession, ctx context.Context, r *protocol.Request, a *protocol.Answer) {
+			if a.Status == protocol.Granted {
+				a.Token = s.counter(ctx, r.ID)
+			}
+		},
+		notify: func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification)) {
+			if len(n.Grants) == 0 {
+				pass(n)
+				return
+			}
+			go func() { // a notification may not block
+				for i := range n.Grants {
+					n.Grants[i].Token = s.counter(context.Background(), n.Grants[i].ID)
+				}
+				pass(n)
+			}()
+		},
 	},
-	{name: "barging", promise: history.PromiseOrder, step: (*lyingSession).barges},
-	{name: "newcomers that say they waited", promise: history.PromiseOrder, step: (*lyingSession).jumps},
-	{name: "a push without state", promise: history.PromiseWakeUp, step: (*lyingSession).asksOnce, notify: (*lyingSession).losesGrants},
-	{name: "a release in two steps, the second of which may not come", promise: history.PromiseWakeUp, step: (*lyingSession).losesReleases},
-	{name: "a step that does not heed its context", promise: history.PromiseContexts, step: (*lyingSession).sleeps},
-	{name: "a renewal that finds nothing", promise: history.PromiseTold, step: (*lyingSession).loses},
-	{name: "an error that ends a wait", promise: history.PromiseTold, step: (*lyingSession).fails},
-	{name: "a key that stays for ever", promise: history.PromiseLeak, step: (*lyingSession).persists},
-	{name: "a goroutine for each call", promise: history.PromiseLeak, step: (*lyingSession).leaves},
+	{name: "barging", promise: history.PromiseOrder, ask: func(_ *lyingSession, r *protocol.Request) { r.Unfair = true }},
+	{name: "newcomers that say they waited", promise: history.PromiseOrder, ask: func(s *lyingSession, r *protocol.Request) {
+		if r.Kind == protocol.Ask && s.favoured { // the callers of some processes go before all others
+			r.Waited += 5 * time.Second
+		}
+	}},
+	{
+		name: "a push without state", promise: history.PromiseWakeUp, step: (*lyingSession).asksOnce,
+		notify: func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification)) {
+			if len(n.Grants) > 0 && s.once(10) {
+				n.Grants = nil
+			}
+			pass(n)
+		},
+	},
+	{
+		name: "a release in two steps, the second of which may not come", promise: history.PromiseWakeUp,
+		ask: func(s *lyingSession, r *protocol.Request) {
+			if r.Kind == protocol.Release && s.once(20) {
+				r.Kind, r.Lease = protocol.Renew, lost
+			}
+		},
+		answer: func(_ *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+			if r.Lease == lost {
+				a.Status = protocol.Done
+			}
+		},
+	},
+	{name: "a step that does not heed its context", promise: history.PromiseContexts, before: func(s *lyingSession, _ context.Context) error {
+		if s.once(50) {
+			time.Sleep(time.Second)
+		}
+		return nil
+	}},
+	{name: "a renewal that finds nothing", promise: history.PromiseTold, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if r.Kind == protocol.Renew && s.once(10) {
+			*a = protocol.Answer{Status: protocol.Gone}
+		}
+	}},
+	{name: "an error that ends a wait", promise: history.PromiseTold, before: func(s *lyingSession, _ context.Context) error {
+		if s.once(50) {
+			return &engine.Error{Op: "step", NotExecuted: true, Err: errors.New("planted")}
+		}
+		return nil
+	}},
+	{name: "a key that stays for ever", promise: history.PromiseLeak, before: func(s *lyingSession, ctx context.Context) error {
+		if s.once(50) {
+			if err := s.at.rdb.Set(ctx, fmt.Sprintf("sema:{%s}:planted", s.name), 1, 0).Err(); err != nil {
+				return &engine.Error{Op: "step", Temporary: true, Err: err}
+			}
+		}
+		return nil
+	}},
+	{name: "a goroutine for each call", promise: history.PromiseLeak, before: func(s *lyingSession, _ context.Context) error {
+		if s.once(10) {
+			go func() { select {} }()
+		}
+		return nil
+	}},
 }
 
 // plantedBug is the one of that name, or nil.

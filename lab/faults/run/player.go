@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -31,7 +30,6 @@ type player struct {
 	out        *os.File
 	next       int // round
 	free       map[string][]ground.Ground
-	dirs       int
 	violations int
 	excused    int
 	uncaught   int // planted bugs
@@ -151,9 +149,8 @@ func (p *player) ground(ctx context.Context, dir, kind string) (ground.Ground, e
 		p.free[kind] = list[1:]
 		return list[0], nil
 	}
-	p.dirs++
-	own := filepath.Join(dir, fmt.Sprintf("%s-%d", kind, p.dirs))
-	if err := os.Mkdir(own, 0o700); err != nil {
+	own, err := os.MkdirTemp(dir, kind)
+	if err != nil {
 		return nil, fmt.Errorf("faults: %w", err)
 	}
 	within, cancel := context.WithTimeout(ctx, 2*settleTime)
@@ -213,8 +210,8 @@ func (p *player) listAll(ctx context.Context) int {
 			_, _ = fmt.Fprintln(p.log, err)
 			return 2
 		}
-		for _, f := range append(groundFaults(g), workerFaults(&crew{})...) {
-			fmt.Printf("%s\t%s\n", kind, f.name)
+		for _, f := range append(g.Faults(), workerFaults(&crew{})...) {
+			fmt.Printf("%s\t%s\n", kind, f.Name)
 		}
 		g.Close()
 	}

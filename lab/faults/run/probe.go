@@ -15,47 +15,42 @@ import (
 // probe looks, a lease after all workers have gone, whether anything of theirs is
 // left: a newcomer gets all of each semaphore at once, and the engine has nothing
 // that stays for ever.
-func (r *round) probe(ctx context.Context, gone int64) (breaches []history.Breach, err error) {
-	leak := func(name, format string, words ...any) {
-		breaches = append(breaches, history.Breach{
-			Promise: history.PromiseLeak, Semaphore: name, At: history.Now() - r.start, Text: fmt.Sprintf(format, words...),
-		})
-	}
+func (r *round) probe(ctx context.Context) error {
 	if err := wait(ctx, r.crew.lease+history.Slack); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.ground.Settle(ctx); err != nil {
-		return nil, fmt.Errorf("faults: after the round: %w", err)
+		return fmt.Errorf("faults: after the round: %w", err)
 	}
 	bug := plantedBug(r.planted)
 	if bug != nil && bug.original != nil {
-		return nil, nil // its keys are others
+		return nil // its keys are others
 	}
-	if err := r.probeAll(ctx, leak); err != nil {
-		return nil, err
+	if err := r.probeAll(ctx); err != nil {
+		return err
 	}
 	left, err := r.ground.Left(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("faults: %w", err)
+		return fmt.Errorf("faults: what is left: %w", err)
 	}
 	// A fault of this round may have met what an earlier one left.
 	left = slices.DeleteFunc(left, func(name string) bool {
 		return strings.Contains(name, "round-") && !strings.Contains(name, fmt.Sprintf("round-%d-", r.plan.seed))
 	})
 	if len(left) > 0 {
-		leak("", "without a time to live: %s", strings.Join(left, ", "))
+		r.leak("", "without a time to live: %s", strings.Join(left, ", "))
 	}
-	return breaches, nil
+	return nil
 }
 
-func (r *round) probeAll(ctx context.Context, leak func(name, format string, words ...any)) (err error) {
+func (r *round) probeAll(ctx context.Context) (err error) {
 	at, err := open(r.ground.Link(0), r.crew.lease)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.Close()) }()
 	for _, s := range r.plan.semaphores {
-		if err := probeOne(ctx, at, s, leak); err != nil {
+		if err := r.probeOne(ctx, at, s); err != nil {
 			return fmt.Errorf("faults: probe of %s: %w", s.Name, err)
 		}
 	}
@@ -63,7 +58,7 @@ func (r *round) probeAll(ctx context.Context, leak func(name, format string, wor
 }
 
 // probeOne takes all of a semaphore at once.
-func probeOne(ctx context.Context, e sema.Engine, s history.Semaphore, leak func(name, format string, words ...any)) error {
+func (r *round) probeOne(ctx context.Context, e sema.Engine, s history.Semaphore) error {
 	sem, err := sema.New(e, s.Name, s.Limit, &sema.Options{Lease: 10 * time.Second})
 	if err != nil {
 		return err
@@ -74,13 +69,13 @@ func probeOne(ctx context.Context, e sema.Engine, s history.Semaphore, leak func
 		return err
 	}
 	if state.Used > 0 || len(state.Waiters) > 0 {
-		leak(s.Name, "a lease after the end there are holders %v and waiters %v", state.Holders, state.Waiters)
+		r.leak(s.Name, "a lease after the end there are holders %v and waiters %v", state.Holders, state.Waiters)
 	}
 	var held []*sema.Permit
 	for range state.Limit {
 		p, err := sem.TryAcquire(ctx)
 		if err != nil {
-			leak(s.Name, "a newcomer gets %d of %d: %v", len(held), state.Limit, err)
+			r.leak(s.Name, "a newcomer gets %d of %d: %v", len(held), state.Limit, err)
 			break
 		}
 		held = append(held, p)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,7 +13,7 @@ import (
 	"time"
 
 	"sema/internal/fixture/history"
-	"sema/internal/fixture/stall"
+	"sema/internal/watchdog"
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
 )
@@ -25,8 +27,16 @@ type round struct {
 	crew    *crew
 	start   int64
 
-	mu  sync.Mutex
-	log history.Round
+	mu    sync.Mutex
+	log   history.Round
+	leaks []history.Breach // what the record does not show
+}
+
+// leak notes that something is left of the workers.
+func (r *round) leak(semaphore, format string, words ...any) {
+	r.leaks = append(r.leaks, history.Breach{
+		Promise: history.PromiseLeak, Semaphore: semaphore, At: history.Now() - r.start, Text: fmt.Sprintf(format, words...),
+	})
 }
 
 // The calm before the first fault, and what a settled ground may take.
@@ -48,7 +58,7 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 	if bug != nil {
 		result.Breaks = bug.promise
 	}
-	breaches, err := r.play(ctx, s.fault)
+	err := r.play(ctx, s.fault)
 	if p.fault != "" {
 		result.Fault = p.fault
 	}
@@ -57,7 +67,7 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 		result.Void = err.Error()
 		return result
 	}
-	result.Judged(append(breaches, history.Judge(&r.log)...))
+	result.Judged(append(r.leaks, history.Judge(&r.log)...))
 	result.Load = faults.Count(r.log.Events)
 	result.Load.Processes = len(r.log.Workers)
 	for _, j := range p.jobs {
@@ -80,60 +90,56 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 	return result
 }
 
-// play plays the round, and says what the record does not show.
-func (r *round) play(ctx context.Context, only string) (breaches []history.Breach, err error) {
+// play plays the round.
+func (r *round) play(ctx context.Context, only string) (err error) {
 	settle, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	if err := r.ground.Settle(settle); err != nil {
-		return nil, fmt.Errorf("faults: before the round: %w", err)
+		return fmt.Errorf("faults: before the round: %w", err)
 	}
 	for i := range r.plan.jobs {
 		j := &r.plan.jobs[i]
 		j.Link, j.Planted = r.ground.Link(j.Site), r.planted
 	}
 	if r.crew, err = newCrew(r.plan); err != nil {
-		return nil, err
+		return err
 	}
 	defer r.crew.killAll()
-	stop := r.watchStalls()
+	stop := watchdog.Watch(func(end time.Time, span time.Duration) { // of the whole host
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
+	})
 	defer stop()
-	if err := r.plan.addFaults(only, append(groundFaults(r.ground), workerFaults(r.crew)...)); err != nil {
-		return nil, err
+	if err := r.plan.addFaults(only, append(r.ground.Faults(), workerFaults(r.crew)...)); err != nil {
+		return err
 	}
 	if err := r.disturb(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	for _, p := range r.crew.end(4*r.crew.lease + 10*time.Second) {
-		breaches = append(breaches, history.Breach{
-			Promise: history.PromiseLeak, At: history.Now() - r.start, Text: fmt.Sprintf("worker %d does not end: %s", p.job.ID, p.dump()),
-		})
+		r.leak("", "worker %d does not end: %s", p.job.ID, p.dump())
 	}
 	r.crew.killAll()
 	gone := history.Now()
 	for _, p := range r.crew.all {
 		if code := p.State().ExitCode(); code != 0 && p.killed == 0 {
-			breaches = append(breaches, history.Breach{
-				Promise: history.PromiseLeak, At: gone - r.start, Text: fmt.Sprintf("worker %d ended with status %d: %s", p.job.ID, code, p.errors.String()),
-			})
+			r.leak("", "worker %d ended with status %d: %s", p.job.ID, code, p.errors.String())
 		}
 	}
 	r.addAccidents(gone)
-	left, err := r.probe(ctx, gone)
+	err = r.probe(ctx)
 	stop()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return append(breaches, left...), r.crew.record(&r.log)
+	return r.crew.record(&r.log)
 }
 
 // addAccidents notes what broke by itself, from the round's start until the workers were gone.
 func (r *round) addAccidents(gone int64) {
-	g, ok := r.ground.(ground.Accidental)
-	if !ok {
-		return
-	}
 	at := func(t time.Time) int64 { return history.Now() - int64(time.Since(t)) }
-	for _, a := range g.Accidents() {
+	for _, a := range r.ground.Accidents() {
 		w := history.Window{Fault: a.Name, Begin: at(a.Begin), End: gone}
 		if !a.End.IsZero() {
 			w.End = at(a.End)
@@ -172,12 +178,7 @@ func (r *round) step(ctx context.Context, s step) error {
 		all.Go(func() { failed[i] = r.happen(ctx, o) })
 	}
 	all.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(failed...)
 }
 
 func (r *round) happen(ctx context.Context, o occurrence) error {
@@ -185,40 +186,25 @@ func (r *round) happen(ctx context.Context, o occurrence) error {
 		return err
 	}
 	f := o.fault
-	w := history.Window{
-		Fault: f.name, Begin: history.Now(),
-		Limit: f.excuses.Limit, Tokens: f.excuses.Tokens, Order: f.excuses.Order, Sleep: f.excuses.Sleep, Leases: f.excuses.Leases,
-	}
+	w := history.Window{Fault: f.Name, Begin: history.Now(), Excuse: f.Excuses}
 	within, cancel := context.WithTimeout(ctx, 2*settleTime)
 	defer cancel()
-	hit, err := f.begin(within, rand.New(rand.NewPCG(o.seed, 3)))
-	w.Sites, w.Workers = hit.sites, hit.workers
-	if f.end != nil && err == nil {
+	hit, err := f.Begin(within, rand.New(rand.NewPCG(o.seed, 3)))
+	if w.Workers = hit.Workers; !f.Spreads {
+		w.Sites = hit.Sites
+	}
+	if f.End != nil && err == nil {
 		_ = wait(ctx, o.lasts) // ended in any case
-		err = f.end(within)
+		err = f.End(within)
 	}
 	w.End = history.Now()
 	r.mu.Lock()
 	r.log.Windows = append(r.log.Windows, w)
 	r.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("faults: %s: %w", f.name, err)
+		return fmt.Errorf("faults: %s: %w", f.Name, err)
 	}
 	return ctx.Err()
-}
-
-// watchStalls notes when the whole host stands still, until it is told to stop.
-func (r *round) watchStalls() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		stall.Watch(done, func(end time.Time, span time.Duration) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
-		})
-	}()
-	return sync.OnceFunc(func() { close(done); <-ended })
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -239,11 +225,7 @@ func (r *round) save(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("faults: %w", err)
 	}
-	err = r.log.Save(f)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return f.Name(), err
+	return f.Name(), errors.Join(r.log.Save(f), f.Close())
 }
 
 // plain keeps the letters and digits of a name, for a file's name.

@@ -62,10 +62,7 @@ func playOne(c *stall.Case, kind string) {
 	if status := p.play(c.Context()); status != 0 {
 		c.Errorf("status %d: %s", status, log.String())
 	}
-	f, err := os.Open(out)
-	expect.OK(c, err)
-	defer func() { _ = f.Close() }()
-	results, err := faults.ReadResults(f)
+	results, err := faults.ReadResults(out)
 	if err != nil || len(results) != 1 {
 		c.Fatalf("%v, %v", results, err)
 	}
@@ -92,7 +89,7 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 		text := fmt.Sprintf("%+v %+v %s", p.semaphores, p.jobs, p.fault)
 		for _, s := range p.steps {
 			for _, o := range s.faults {
-				text += fmt.Sprint(o.fault.name, o.after, o.lasts, o.seed)
+				text += fmt.Sprint(o.fault.Name, o.after, o.lasts, o.seed)
 			}
 		}
 		plans[text]++
@@ -111,8 +108,8 @@ func TestEachFaultHasItsTurn(t *testing.T) {
 		alone[p.fault] = true
 	}
 	for _, f := range list {
-		if !alone[f.name] {
-			t.Errorf("no round has %q alone", f.name)
+		if !alone[f.Name] {
+			t.Errorf("no round has %q alone", f.Name)
 		}
 	}
 	if !alone[faults.Mixed] {

@@ -14,7 +14,7 @@ import (
 	"sema"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
-	"sema/internal/fixture/stall"
+	"sema/internal/watchdog"
 	"sema/lab/faults/ground"
 )
 
@@ -56,7 +56,7 @@ func (j job) play() error {
 			}
 		}
 	}()
-	go stall.Watch(nil, func(end time.Time, span time.Duration) { w.tell(history.Stalled(w.ID, end, span)) })
+	watchdog.Watch(func(end time.Time, span time.Duration) { w.tell(history.Stalled(w.ID, end, span)) })
 	return w.run()
 }
 

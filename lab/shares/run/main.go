@@ -7,14 +7,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 
 	"sema/internal/fixture/child"
+	"sema/lab/page"
 	"sema/lab/shares"
 )
 
@@ -40,27 +39,17 @@ func run(ctx context.Context, file, docs string, draw bool, rounds int) error {
 		if err != nil {
 			return err
 		}
-		words, err := json.MarshalIndent(r, "", "\t")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, append(words, '\n'), 0o644); err != nil {
+		if err := page.Save(file, r, "\t"); err != nil {
 			return err
 		}
 	}
 	var r results
-	words, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(words, &r)
-	}
-	if err != nil {
+	if err := page.Load(file, &r); err != nil {
 		return err
 	}
 	files, err := r.render()
-	for name, text := range files {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(docs, name), text, 0o644)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return page.Write(docs, files)
 }

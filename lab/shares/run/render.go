@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -11,11 +10,12 @@ import (
 
 	"sema/internal/measure"
 	"sema/lab/chart"
+	"sema/lab/page"
 	"sema/lab/shares"
 )
 
 //go:embed shares.md.tmpl
-var page string
+var words string
 
 // figure selects a figure of a tenant.
 type figure func(tenant) float64
@@ -50,19 +50,15 @@ func (r results) render() (map[string][]byte, error) {
 			}
 		}
 	}
-	t, err := template.New("page").Funcs(template.FuncMap{
+	text, err := page.Fill(words, template.FuncMap{
 		"waits": r.waits, "held": r.held, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
 		"p99": func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
-	}).Parse(page)
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, r); err != nil {
-		return nil, err
-	}
 	picture, err := r.picture().SVG()
-	return map[string][]byte{"shares.md": b.Bytes(), "shares-waits.svg": picture}, err
+	return map[string][]byte{"shares.md": text, "shares-waits.svg": picture}, err
 }
 
 func (r results) picture() chart.Chart {

@@ -145,7 +145,7 @@ func (p *program) operate(ctx context.Context, verb, name string, do func(contex
 	return p.explained(name, operate(ctx, at.Engine, verb, name, do))
 }
 
-func operate(ctx context.Context, e engine.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
+func operate(ctx context.Context, e sema.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
 	o, err := sema.Operate(e, name)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func operate(ctx context.Context, e engine.Engine, verb, name string, do func(co
 }
 
 // look asks the engine about a semaphore that need not exist, within callTime.
-func look(ctx context.Context, e engine.Engine, verb, name string) error {
+func look(ctx context.Context, e sema.Engine, verb, name string) error {
 	return operate(ctx, e, verb, name, func(ctx context.Context, o *sema.Operator) error {
 		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
 			return err

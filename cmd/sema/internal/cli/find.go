@@ -89,7 +89,7 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 }
 
 // revokeAll revokes permits, and says how many were there still.
-func revokeAll(ctx context.Context, e engine.Engine, list []view.FoundHolder) (revoked int, failure error) {
+func revokeAll(ctx context.Context, e sema.Engine, list []view.FoundHolder) (revoked int, failure error) {
 	for _, h := range list {
 		err := operate(ctx, e, "revoke", h.Name, func(ctx context.Context, o *sema.Operator) error { return o.Revoke(ctx, h.Permit) })
 		if err != nil {

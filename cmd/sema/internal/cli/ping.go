@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sema"
 	"sema/engine"
 )
 
@@ -138,7 +139,7 @@ func (p *program) pinged(at *openEngine) pinged {
 
 // pingLook looks at a semaphore that nobody uses.
 type pingLook struct {
-	engine engine.Engine
+	engine sema.Engine
 	name   string
 }
 

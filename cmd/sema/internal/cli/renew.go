@@ -50,7 +50,7 @@ func (p *program) renewCommand() *cobra.Command {
 
 // renew gives a permit a whole new lease, and leaves it to its holder. A lease of 0 is
 // that of the permit.
-func renew(ctx context.Context, e engine.Engine, name, id string, lease time.Duration) (*sema.Permit, time.Duration, error) {
+func renew(ctx context.Context, e sema.Engine, name, id string, lease time.Duration) (*sema.Permit, time.Duration, error) {
 	if _, err := engine.ParseID(id); err != nil {
 		return nil, 0, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"sema"
 	"sema/cmd/sema/internal/historydb"
-	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/history"
@@ -19,7 +18,7 @@ import (
 )
 
 // record keeps a history in the file for a while in virtual time.
-func record(t *testing.T, file string, keep, during time.Duration, e engine.Engine, ask func(*history.History)) {
+func record(t *testing.T, file string, keep, during time.Duration, e sema.Engine, ask func(*history.History)) {
 	t.Helper()
 	w, err := watch.New(e, nil)
 	expect.OK(t, err)

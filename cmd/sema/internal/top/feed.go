@@ -43,7 +43,7 @@ type done struct {
 type feed struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
-	engine   engine.Engine
+	engine   sema.Engine
 	watcher  *watch.Watcher
 	every    time.Duration
 	subjects chan subject // the last one counts
@@ -51,7 +51,7 @@ type feed struct {
 	running  sync.WaitGroup
 }
 
-func newFeed(ctx context.Context, e engine.Engine, w *watch.Watcher, o Options) *feed {
+func newFeed(ctx context.Context, e sema.Engine, w *watch.Watcher, o Options) *feed {
 	f := &feed{engine: e, watcher: w, every: o.Every, subjects: make(chan subject, 1)}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	return f

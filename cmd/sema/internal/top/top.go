@@ -13,7 +13,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"sema/engine"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -33,7 +33,7 @@ type Options struct {
 
 // Run shows the view until its user leaves it, or ctx ends, and leaves the terminal as it
 // was. The error is the terminal's.
-func Run(ctx context.Context, e engine.Engine, o Options) error {
+func Run(ctx context.Context, e protocol.Engine, o Options) error {
 	w, err := watch.New(e, &watch.Options{Interval: o.Every})
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func Run(ctx context.Context, e engine.Engine, o Options) error {
 
 // Once is the list of one moment, and how many there are in all. rows bounds
 // it; 0: all.
-func Once(ctx context.Context, e engine.Engine, o Options, rows int) ([]watch.Summary, int, error) {
+func Once(ctx context.Context, e protocol.Engine, o Options, rows int) ([]watch.Summary, int, error) {
 	w, err := watch.New(e, &watch.Options{Rate: 100_000})
 	if err != nil {
 		return nil, 0, err

@@ -31,7 +31,7 @@ type viewer struct {
 	msgs chan tea.Msg
 }
 
-func viewed(t *testing.T, e engine.Engine, o Options) *viewer {
+func viewed(t *testing.T, e sema.Engine, o Options) *viewer {
 	t.Helper()
 	o.Every = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +94,7 @@ func (v *viewer) fits() {
 	}
 }
 
-func operator(t *testing.T, e engine.Engine, name string) *sema.Operator {
+func operator(t *testing.T, e sema.Engine, name string) *sema.Operator {
 	t.Helper()
 	o, err := sema.Operate(e, name)
 	expect.OK(t, err)
@@ -102,7 +102,7 @@ func operator(t *testing.T, e engine.Engine, name string) *sema.Operator {
 	return o
 }
 
-func hold(t *testing.T, e engine.Engine, name string, limit int, label string) *sema.Semaphore {
+func hold(t *testing.T, e sema.Engine, name string, limit int, label string) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, &sema.Options{Label: label})
 	if err != nil {
@@ -232,7 +232,7 @@ func TestAYesIsAboutWhatWasAsked(t *testing.T) {
 }
 
 // away is an engine that does not answer.
-type away struct{ engine.Engine }
+type away struct{ sema.Engine }
 
 func (away) List(context.Context) ([]string, error) {
 	return nil, &engine.Error{Op: "list", Err: errors.New("refused")}
@@ -373,7 +373,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 }
 
 // semaphoreOf is a client of a semaphore that keys share.
-func semaphoreOf(t *testing.T, e engine.Engine, name string, limit, perKey int) *sema.Semaphore {
+func semaphoreOf(t *testing.T, e sema.Engine, name string, limit, perKey int) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, &sema.Options{PerKey: perKey})
 	expect.OK(t, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Among keys, the next permit goes to the key that holds the fewest whole shares;
@@ -226,13 +227,13 @@ func (l *Ledger) setPerKey(most int) {
 }
 
 // setKey gives a key a rule of its own, or takes it back.
-func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
+func (l *Ledger) setKey(now int64, r *protocol.Request) protocol.Answer {
 	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
+		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.nameKeys()
 	k := l.key(r.Key)
-	if r.Kind == engine.SetKey {
+	if r.Kind == protocol.SetKey {
 		k.ruled, k.cap, k.share = true, cmp.Or(r.Cap, k.cap), cmp.Or(r.Share, k.share)
 	} else {
 		k.ruled, k.cap, k.share = false, 0, 0
@@ -240,11 +241,11 @@ func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
 	l.reposition(k)
 	l.remember(now, 0)
 	l.limited = true // nobody passes on what another key may get now
-	return engine.Answer{Status: engine.Done}
+	return protocol.Answer{Status: protocol.Done}
 }
 
 // keyOf is the key of the permit that a request is about: the one of its first ask.
-func (l *Ledger) keyOf(r *engine.Request) *key {
+func (l *Ledger) keyOf(r *protocol.Request) *key {
 	if t := l.tickets[r.ID]; t != nil {
 		return t.key
 	}

@@ -1,0 +1,74 @@
+package protocol
+
+import (
+	"time"
+)
+
+// Status is the outcome of a request.
+type Status uint8
+
+// The outcomes of a request.
+const (
+	Granted      Status = iota + 1 // Ask, Renew: the permit is held
+	Queued                         // Ask: a ticket waits in the queue
+	Refused                        // Ask: not enough is free, and the request does not wait
+	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetKey, UnsetKey, SetLimit with engine.Auto or without a Limit: no such semaphore
+	Revoked                        // Ask, Renew: an operator wants the permit back
+	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
+	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: executed
+	InUse                          // Remove: there are holders or waiters
+	Pinned                         // SetLimit with Auto: an operator's limit is pinned
+)
+
+// Answer is the outcome of one request.
+type Answer struct {
+	Status Status
+	Token  int64         // Granted: the fencing token
+	Slot   int           // Granted: the slot, or -1
+	Lease  time.Duration // Granted: the rest of the lease at this step
+	Ahead  int           // Queued: how many tickets are before this one
+	Ticket int64         // Queued: names this life of the ticket; grows with each
+	Bound  int           // TooHeavy: the limit or the key's cap, the smaller of the two
+}
+
+// Reply is the result of a step.
+type Reply struct {
+	Limit   int // as stored; 0: there is no semaphore
+	PerKey  int // as stored
+	Answers []Answer
+
+	// Room is set if every waiting key is at its cap: no waiter waits for the weight
+	// of another key.
+	Room bool
+
+	// Recheck is set if an answer is Queued and there are holders: the time until the
+	// first lease ends. The client then asks again for one of its tickets.
+	Recheck time.Duration
+
+	// Unreachable is set if an Ask was Queued, the engine cannot notify the client,
+	// and the Ask had Again or the call had Keep. The client then asks more often.
+	Unreachable bool
+
+	// Leave says what the client may do with permits that its callers release. It is
+	// valid for Call.Keep from the sending of the call. It is Keep only if the call
+	// had Keep.
+	Leave Leave
+
+	// Recalled is set if an Ask was Refused and the engine told another client to
+	// release the permits that it keeps: another Ask may soon succeed.
+	Recalled bool
+
+	// Notification holds the step's other news for its caller.
+	Notification Notification
+}
+
+// Leave is what a client may do with a released permit instead of giving it back.
+type Leave uint8
+
+// What a client may do with a released permit.
+const (
+	GiveBack Leave = iota // nothing: it goes back to the engine
+	Pass                  // pass it to another caller of the process, at most Options.Passes times in a row: other clients wait
+	Keep                  // pass it on, or keep it for the next caller: no other client waits
+)
