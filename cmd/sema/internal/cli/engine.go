@@ -142,7 +142,14 @@ func (p *program) operate(ctx context.Context, verb, name string, do func(contex
 		return err
 	}
 	defer at.close()
-	return p.explained(name, operate(ctx, at.Engine, verb, name, do))
+	err = operate(ctx, at.Engine, verb, name, do)
+	switch {
+	case errors.Is(err, sema.ErrNotFound):
+		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	case errors.Is(err, sema.ErrInUse):
+		return &exit{exitConflict, usage(p.command("show", quote(name)), "%q is in use", name)}
+	}
+	return err
 }
 
 func operate(ctx context.Context, e sema.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
@@ -173,18 +180,6 @@ func (p *program) state(ctx context.Context, name string) (st sema.State, err er
 		return err
 	})
 	return st, err
-}
-
-// explained is the program's error for a semaphore that does not exist, or is in
-// use.
-func (p *program) explained(name string, err error) error {
-	switch {
-	case errors.Is(err, sema.ErrNotFound):
-		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
-	case errors.Is(err, sema.ErrInUse):
-		return &exit{exitConflict, usage(p.command("show", quote(name)), "%q is in use", name)}
-	}
-	return err
 }
 
 // unreachable gives a call that ran out of time the same face as one that the

@@ -8,11 +8,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// groups are the commands as help lists them. A command that is not here is not listed.
-var groups = []struct {
+type commandGroup struct {
 	title    string
 	commands []string
-}{
+}
+
+// groups are the commands as help lists them. A command that is not here is not listed.
+var groups = []commandGroup{
 	{"Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
 	{"Look:", []string{"ls", "show", "why", "find", "top"}},
 	{"Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
@@ -100,29 +102,27 @@ func writeUsage(c *cobra.Command) error {
 	return err
 }
 
-// writeCommands lists the commands below c, by group if they have one.
+// writeCommands lists the commands below c, those of the program by group.
 func writeCommands(b *strings.Builder, c *cobra.Command) {
-	line := func(s *cobra.Command) { fmt.Fprintf(b, "  %-11s %s\n", s.Name(), s.Short) }
-	if c.HasParent() {
-		if c.HasAvailableSubCommands() {
-			b.WriteString("\nCommands:\n")
-		}
-		for _, s := range c.Commands() {
-			if s.IsAvailableCommand() {
-				line(s)
-			}
-		}
-		return
-	}
-	byName := map[string]*cobra.Command{}
+	lists, byName := groups, map[string]*cobra.Command{}
+	var available []string
 	for _, s := range c.Commands() {
 		byName[s.Name()] = s
+		if s.IsAvailableCommand() {
+			available = append(available, s.Name())
+		}
 	}
-	for _, g := range groups {
+	if c.HasParent() {
+		lists = []commandGroup{{"Commands:", available}}
+	}
+	if len(available) == 0 {
+		return
+	}
+	for _, g := range lists {
 		fmt.Fprintf(b, "\n%s\n", g.title)
 		for _, name := range g.commands {
 			if s := byName[name]; s != nil {
-				line(s)
+				fmt.Fprintf(b, "  %-11s %s\n", s.Name(), s.Short)
 			}
 		}
 	}

@@ -76,9 +76,14 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(&lineCleaner{p}, nil))
 	o := server.Options{Log: log, AccessLog: f.accessLog}
-	var err error
-	if o.Tokens, err = readTokens(f.tokens); err != nil {
-		return err
+	if f.tokens != "" {
+		err := withTokens(f.tokens, func(in io.Reader) (err error) {
+			o.Tokens, err = server.ReadTokens(in)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if err := checkListen(f.listen, o.Tokens != nil); err != nil {
 		return err
@@ -188,18 +193,6 @@ func lastingError(ctx context.Context, e sema.Engine) error {
 		return err
 	}
 	return nil
-}
-
-// readTokens reads the token file, if there is one.
-func readTokens(path string) (tokens *server.Tokens, err error) {
-	if path == "" {
-		return nil, nil //nolint:nilnil // no file is no tokens
-	}
-	err = withTokens(path, func(in io.Reader) (err error) {
-		tokens, err = server.ReadTokens(in)
-		return err
-	})
-	return tokens, err
 }
 
 // withTokens opens the token file for read.

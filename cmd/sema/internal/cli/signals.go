@@ -11,7 +11,7 @@ import (
 // millisecond, so that is done beside other work.
 type signals struct {
 	C     chan os.Signal
-	begun chan struct{}
+	begun chan struct{} // closed when no signal ends the program any more
 }
 
 func catchSignals() *signals {
@@ -23,11 +23,8 @@ func catchSignals() *signals {
 	return s
 }
 
-// wait returns when no signal ends the program any more.
-func (s *signals) wait() { <-s.begun }
-
 func (s *signals) stop() {
-	s.wait()
+	<-s.begun
 	signal.Stop(s.C)
 }
 

@@ -56,15 +56,6 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 // policies are the values of --on-conflict.
 var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "adopt": sema.LimitStored, "refuse": sema.LimitStrict}
 
-// policy is what to do about a stored limit. Without -n there is none to put in its
-// place.
-func (f *takeFlags) policy() sema.LimitPolicy {
-	if !f.limitGiven {
-		return sema.LimitStored
-	}
-	return policies[f.conflict]
-}
-
 // check refuses combinations that make no sense. Ranges are the library's to
 // check.
 func (f *takeFlags) check(cmd *cobra.Command) error {
@@ -112,8 +103,10 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
-	o.PerKey = f.perKey
+	o.Lease, o.Observer, o.Patient, o.PerKey = f.lease, w.observer(), true, f.perKey
+	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
+		o.OnConflict = sema.LimitStored
+	}
 	sem, err := sema.New(at.Engine, name, f.limit, &o)
 	if err != nil {
 		at.close()
@@ -125,7 +118,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		_ = sem.Close() // waits until what was asked for is given back
 		at.close()
 	}
-	signals.wait()
+	<-signals.begun
 	began := time.Now()
 	permit, err := w.acquire(ctx, at.Engine, signals)
 	if err != nil {
