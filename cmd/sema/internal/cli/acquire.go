@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"sema"
@@ -20,39 +22,29 @@ While sema waits, a signal leaves the queue.`
 
 func (p *program) acquireCommand() *cobra.Command {
 	f := &takeFlags{}
-	cmd := &cobra.Command{
-		Use:               "acquire [flags] NAME",
-		Short:             "Take a permit for a script, and print it",
-		Long:              acquireHelp,
-		Args:              needArgs(1, 1, "[flags] NAME"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd); err != nil {
-				return err
-			}
-			signals := catchSignals()
-			defer signals.stop()
-			label := f.label
-			if label == "" {
-				label = "sema acquire"
-			}
-			h, err := p.take(cmd.Context(), f, args[0], sema.Options{Renew: sema.NoRenewal, Detached: true, Label: label}, signals)
-			if err != nil {
-				return err
-			}
-			defer h.close()
-			if p.json {
-				err = p.writeJSON(acquireJSON{args[0], h.ID(), h.Token(), h.Weight(), h.limit, f.lease.Seconds()})
-			} else {
-				err = p.write("%s\n", h.ID())
-			}
-			if err != nil {
-				// Nobody knows the permit's name now.
-				return class.Join(err, h.Release())
-			}
-			return nil
-		},
-	}
+	cmd := p.newCommand("acquire [flags] NAME", "Take a permit for a script, and print it", acquireHelp, func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		signals := catchSignals()
+		defer signals.stop()
+		label := cmp.Or(f.label, "sema acquire")
+		h, err := p.take(cmd.Context(), f, args[0], sema.Options{Renew: sema.NoRenewal, Detached: true, Label: label}, signals)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		if p.json {
+			err = p.writeJSON(acquireJSON{args[0], h.ID(), h.Token(), h.Weight(), h.limit, f.lease.Seconds()})
+		} else {
+			err = p.write("%s\n", h.ID())
+		}
+		if err != nil {
+			// Nobody knows the permit's name now.
+			return class.Join(err, h.Release())
+		}
+		return nil
+	})
 	f.register(cmd)
 	cmd.Flags().Lookup("label").Usage = `what others see beside the permit (default: "sema acquire")`
 	p.jsonFlag(cmd, "acquire prints an object:\n  name, permit, token, weight, limit (as stored), lease_seconds")

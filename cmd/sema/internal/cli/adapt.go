@@ -30,19 +30,12 @@ Each change is a line: time, limit before and after, and why.`
 
 func (p *program) adaptCommand() *cobra.Command {
 	var a sema.Adapt
-	cmd := &cobra.Command{
-		Use:               "adapt [flags] NAME",
-		Short:             "Find the limit of a semaphore from what its holders report",
-		Long:              adaptHelp,
-		Args:              needArgs(1, 1, "NAME"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.Min < 1 || a.Max < a.Min {
-				return usage(p.command("adapt", quote(args[0]), "--min 2 --max 200"), "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
-			}
-			return p.adapt(cmd.Context(), args[0], a)
-		},
-	}
+	cmd := p.newCommand("adapt [flags] NAME", "Find the limit of a semaphore from what its holders report", adaptHelp, func(cmd *cobra.Command, args []string) error {
+		if a.Min < 1 || a.Max < a.Min {
+			return usage(p.command("adapt", quote(args[0]), "--min 2 --max 200"), "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
+		}
+		return p.adapt(cmd.Context(), args[0], a)
+	})
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&a.Min, "min", 0, "the smallest limit; at least the largest weight that anybody takes")
 	cmd.Flags().IntVar(&a.Max, "max", 0, "the largest limit")
@@ -62,15 +55,21 @@ type adaptedJSON struct {
 func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	e, closeEngine, err := p.engine(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
-	defer closeEngine()
+	defer at.close()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = adapt.Control(ctx, e, name, a, func(c sema.Event) {
-		if err := p.writeAdapted(c); err != nil {
+	err = adapt.Control(ctx, at.Engine, name, a, func(c sema.Event) {
+		var err error
+		if p.json {
+			err = p.writeJSON(adaptedJSON{c.Semaphore, c.From, c.Limit, c.Bad, c.Why})
+		} else {
+			err = p.write("%s: limit %d, was %d: %s\n", printable(c.Semaphore, 100), c.Limit, c.From, c.Why)
+		}
+		if err != nil {
 			fail(err)
 		}
 	})
@@ -81,13 +80,6 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 		return nil
 	}
 	return err
-}
-
-func (p *program) writeAdapted(c sema.Event) error {
-	if p.json {
-		return p.writeJSON(adaptedJSON{c.Semaphore, c.From, c.Limit, c.Bad, c.Why})
-	}
-	return p.write("%s: limit %d, was %d: %s\n", printable(c.Semaphore, 100), c.Limit, c.From, c.Why)
 }
 
 // readAdapt reads MIN:MAX, or report for a process that leaves the limit to others.
@@ -141,21 +133,17 @@ func (f *adaptFlags) check(cmd *cobra.Command, t *takeFlags) (err error) {
 	return nil
 }
 
-// serveAdapt lets the server find limits, each given as NAME=MIN:MAX, until done
-// is called.
-func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, told func(sema.Event)) (done func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var ended []chan struct{}
-	done = func() {
-		cancel()
-		for _, c := range ended {
-			<-c
-		}
-	}
+// adapted is a limit that a server finds.
+type adapted struct {
+	name string
+	is   sema.Adapt
+}
+
+// readAdapts reads NAME=MIN:MAX of each.
+func readAdapts(list []string) (all []adapted, err error) {
 	for _, text := range list {
 		i := strings.LastIndexByte(text, '=')
 		if i < 1 {
-			done()
 			return nil, usage("--adapt vendor=2:200", "--adapt %s: want NAME=MIN:MAX", printable(text, 100))
 		}
 		a, err := readAdapt(text[i+1:])
@@ -166,15 +154,9 @@ func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, 
 			err = usage("--adapt vendor=2:200", "--adapt %s: a server holds nothing that it could report", printable(text, 100))
 		}
 		if err != nil {
-			done()
 			return nil, err
 		}
-		over := make(chan struct{})
-		ended = append(ended, over)
-		go func() {
-			defer close(over)
-			_ = adapt.Control(ctx, e, text[:i], *a, told) // it ends with ctx
-		}()
+		all = append(all, adapted{text[:i], *a})
 	}
-	return done, nil
+	return all, nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema"
 	"sema/engines/memengine"
 	"sema/internal/measure"
 )
@@ -43,36 +41,30 @@ const (
 func (p *program) benchCommand() *cobra.Command {
 	b, plan := measure.Bench{Command: p.benchDriver}, measure.Plan{Strict: true}
 	var progress bool
-	cmd := &cobra.Command{
-		Use:   "bench [flags]",
-		Short: "Measure an engine, beside what it could do at best",
-		Long:  benchHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, word := range b.Scenarios {
-				if known := measure.ScenarioNames(); !slices.Contains(known, word) {
-					return noChoiceError("scenario", &noChoice{word, known})
-				}
+	cmd := p.newCommand("bench [flags]", "Measure an engine, beside what it could do at best", benchHelp, func(cmd *cobra.Command, _ []string) error {
+		for _, word := range b.Scenarios {
+			if known := measure.ScenarioNames(); !slices.Contains(known, word) {
+				return noChoice("scenario", word, known)
 			}
-			place, err := p.benchPlace()
-			if err != nil {
-				return err
+		}
+		at, err := p.openBench()
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		if b.Engine = at.kind; b.Engine == "file" || b.Engine == "postgres" {
+			if !cmd.Flags().Changed("waiters") {
+				b.Waiters = []int{10, benchManyFile}
 			}
-			defer place.closing()
-			if b.Engine = place.kind; b.Engine == "file" || b.Engine == "postgres" {
-				if !cmd.Flags().Changed("waiters") {
-					b.Waiters = []int{10, benchManyFile}
-				}
-				if !cmd.Flags().Changed("permits") {
-					b.Permits = benchManyFile
-				}
+			if !cmd.Flags().Changed("permits") {
+				b.Permits = benchManyFile
 			}
-			if err := b.Check(plan); err != nil {
-				return err
-			}
-			return p.bench(cmd.Context(), b, plan, place, progress)
-		},
-	}
+		}
+		if err := b.Check(plan); err != nil {
+			return err
+		}
+		return untilSignal(cmd.Context(), func(ctx context.Context) error { return p.bench(ctx, b, plan, at, progress) })
+	})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&b.Scenarios, "scenario", measure.ScenarioNames(), "what to measure, separated by commas")
@@ -102,43 +94,13 @@ type benchJSON struct {
 	Results      []measure.Result `json:"results"`
 }
 
-// bench runs until all is measured, or a signal comes; a second signal ends the
-// program at once.
-func (p *program) bench(ctx context.Context, b measure.Bench, plan measure.Plan, place *benchPlace, progress bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, caught()...)
-	defer signal.Stop(signals)
-	go func() { // ends with ctx
-		for {
-			select {
-			case s := <-signals:
-				if ends(s) {
-					signal.Stop(signals)
-					cancel(&interrupted{s})
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	err := p.benchRun(ctx, b, plan, place, progress)
-	var stopped *interrupted
-	if err != nil && errors.As(context.Cause(ctx), &stopped) {
-		return stopped.asExit()
-	}
-	return err
-}
-
-func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Plan, place *benchPlace, progress bool) error {
+func (p *program) bench(ctx context.Context, b measure.Bench, plan measure.Plan, at *openEngine, progress bool) error {
 	doc := benchJSON{
-		versionJSON: version(), CPUs: runtime.GOMAXPROCS(0), Engine: place.kind,
+		versionJSON: version(), CPUs: runtime.GOMAXPROCS(0), Engine: at.kind,
 		Rounds: plan.Rounds, Round: plan.Round.Seconds(), Warmup: plan.Warmup.Seconds(), Results: []measure.Result{},
 	}
 	var err error
-	if doc.RedisVersion, err = place.reach(ctx); err != nil {
+	if doc.RedisVersion, err = at.reach(ctx); err != nil {
 		return unreachable("bench", "", err)
 	}
 	if !p.json {
@@ -147,13 +109,21 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 			return err
 		}
 	}
-	line := benchLine{statusLine: p.newStatusLine(), lines: progress}
+	line, said := p.newStatusLine(), time.Time{}
 	defer line.clear()
-	runner := &measure.Runner{
-		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: place.Store,
-		Versions: map[string]string{}, Progress: line.show, Open: place.Gate,
+	// On a terminal it is one line that is drawn anew; elsewhere, if asked for, a line now and then.
+	show := func(text string) {
+		if line.file == nil && progress && time.Since(said) >= time.Second {
+			said = time.Now()
+			p.say("bench: %s", text)
+		}
+		line.show("sema: bench: " + text)
 	}
-	defer place.sweep(runner.Prefix)
+	runner := &measure.Runner{
+		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: at.Store,
+		Versions: map[string]string{}, Progress: show, Open: at.Gate,
+	}
+	defer at.sweep(runner.Prefix)
 	err = b.Run(ctx, runner, func(r measure.Result) error {
 		line.clear()
 		doc.Results = append(doc.Results, r)
@@ -168,47 +138,30 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 	return p.writeJSON(doc)
 }
 
-// benchPlace is the engine to be measured.
-type benchPlace struct {
-	measure.Store
-	kind    string // "memory", "file", "redis", "sentinel", "cluster", "http", "postgres"
-	dir     string // of files
-	closing func()
-}
-
-// benchPlace takes the engine from --url or $SEMA_URL; one in this command's
-// memory as well.
-func (p *program) benchPlace() (*benchPlace, error) {
-	if p.rawURL() == memoryURL {
-		e := memengine.New()
-		return &benchPlace{Store: measure.Store{Engine: e}, kind: "memory", closing: func() { _ = e.Close() }}, nil
+// openBench opens the engine that --url or $SEMA_URL names; one in this command's memory
+// as well.
+func (p *program) openBench() (*openEngine, error) {
+	if p.rawURL() != memoryURL {
+		return p.open(defaultLease)
 	}
-	at, err := p.open(defaultLease)
-	if err != nil {
-		return nil, err
-	}
-	return &benchPlace{Store: measure.Store{Engine: at.Engine, Redis: at.redis, Commit: at.commit}, kind: at.kind, dir: at.dir, closing: at.close}, nil
+	e := memengine.New()
+	return &openEngine{Store: measure.Store{Engine: e}, address: address{kind: "memory"}, close: func() { _ = e.Close() }}, nil
 }
 
 // reach looks whether the engine answers, and which version a server says it
 // is.
-func (b *benchPlace) reach(ctx context.Context) (version string, err error) {
+func (at *openEngine) reach(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	s, err := sema.New(b.Engine, "sema-bench", 1, nil)
-	if err != nil {
+	if err := look(ctx, at.Engine, "bench", "sema-bench"); err != nil || at.Redis == nil {
 		return "", err
 	}
-	defer func() { _ = s.Close() }()
-	if _, err := s.State(ctx); err != nil || b.Redis == nil {
-		return "", err
-	}
-	return b.Version(ctx)
+	return at.Version(ctx)
 }
 
 // sweep removes the files of a run's semaphores.
-func (b *benchPlace) sweep(prefix string) {
-	files, _ := filepath.Glob(filepath.Join(b.dir, prefix+"*"))
+func (at *openEngine) sweep(prefix string) {
+	files, _ := filepath.Glob(filepath.Join(at.dir, prefix+"*"))
 	for _, f := range files {
 		_ = os.Remove(f) // the engine does so too, some time
 	}
@@ -216,24 +169,20 @@ func (b *benchPlace) sweep(prefix string) {
 
 // benchDriverCommand is the process of a contestant.
 func (p *program) benchDriverCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "bench-driver",
-		Short:  "A contestant of sema bench",
-		Hidden: true,
-		Args:   needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			signal.Ignore(os.Interrupt) // the terminal's is for the parent, and our input ends with it
-			place, err := p.benchPlace()
-			if err != nil {
-				return err
-			}
-			defer place.closing()
-			if err := measure.Serve(cmd.Context(), p.stdin, p.stdout, place.Gate); err != nil {
-				return &exit{code: exitUnreachable} // the parent was told
-			}
-			return nil
-		},
-	}
+	cmd := p.newCommand("bench-driver", "A contestant of sema bench", "", func(cmd *cobra.Command, _ []string) error {
+		signal.Ignore(os.Interrupt) // the terminal's is for the parent, and our input ends with it
+		at, err := p.openBench()
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		if err := measure.Serve(cmd.Context(), p.stdin, p.stdout, at.Gate); err != nil {
+			return &exit{code: exitUnreachable} // the parent was told
+		}
+		return nil
+	})
+	cmd.Hidden = true
+	return cmd
 }
 
 // benchDriver starts a driver. The URL may hold a password, so it does not go
@@ -250,22 +199,4 @@ func (p *program) benchDriver(ctx context.Context) (*exec.Cmd, error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(append([]string{}, p.env...), "SEMA_URL="+p.rawURL())
 	return cmd, nil
-}
-
-// benchLine says how a run goes: on a terminal in one line that is drawn anew,
-// elsewhere, if asked to, in a line now and then.
-type benchLine struct {
-	*statusLine
-	lines bool
-	said  time.Time // when the last line was
-}
-
-func (l *benchLine) show(text string) {
-	switch {
-	case l.file != nil:
-		l.statusLine.show("sema: bench: " + text)
-	case l.lines && time.Since(l.said) >= time.Second:
-		l.said = time.Now()
-		l.p.say("bench: %s", text)
-	}
 }

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"sema"
 	"sema/engine"
 	"sema/internal/view"
 )
@@ -16,79 +16,47 @@ import (
 // notices.
 const completeTime = time.Second
 
-const (
-	offerNothing = cobra.ShellCompDirectiveNoFileComp
-	offerFiles   = cobra.ShellCompDirectiveDefault
-)
+const offerNothing = cobra.ShellCompDirectiveNoFileComp
 
-// completeName offers the names of semaphores that exist.
-func (p *program) completeName(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, offerNothing
-	}
-	engine, closing, err := p.engine(defaultLease)
-	if err != nil {
-		return nil, offerNothing
-	}
-	defer closing()
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
-	defer cancel()
-	names, _ := engine.List(ctx) // an engine out of reach has nothing to offer
-	return startingWith(names, start), offerNothing
-}
-
-// completeCommand offers a name, and behind it what the shell itself offers.
-func (p *program) completeCommand(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, offerFiles
-	}
-	return p.completeName(cmd, args, start)
-}
-
-// completeNamePermit offers a name, then the held permits with their holders.
-func (p *program) completeNamePermit(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return p.completeName(cmd, args, start)
-	}
-	return p.offerState(cmd, args[0], start, func(st sema.State, offer func(id string, c engine.Client)) {
-		for _, h := range view.ByToken(st.Holders) {
-			offer(h.ID, h.Client)
+// complete offers names of semaphores for NAME, the permits that are held for PERMIT behind
+// it, and those that are waited for for [PERMIT].
+func (p *program) complete(words string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, start string) (offers []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+		defer cancel()
+		if len(args) == 0 {
+			return startingWith(p.names(ctx), start), offerNothing
 		}
-	})
-}
-
-// completeNameWaiter offers a name, then the permits that are waited for.
-func (p *program) completeNameWaiter(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return p.completeName(cmd, args, start)
-	}
-	return p.offerState(cmd, args[0], start, func(st sema.State, offer func(id string, c engine.Client)) {
-		for _, w := range st.Waiters {
-			offer(w.ID, w.Client)
+		if _, permit, _ := strings.Cut(words, " "); len(args) == 1 && strings.Contains(permit, "PERMIT") {
+			st, _ := p.state(ctx, args[0]) // an engine out of reach has nothing to offer
+			offer := func(id string, c engine.Client) {
+				offers = append(offers, id+"\t"+printable(c.Label+" on "+c.Host, 60))
+			}
+			if permit == "PERMIT" {
+				for _, h := range view.ByToken(st.Holders) {
+					offer(h.ID, h.Client)
+				}
+			} else {
+				for _, w := range st.Waiters {
+					offer(w.ID, w.Client)
+				}
+			}
 		}
-	})
+		return startingWith(offers, start), offerNothing
+	}
 }
 
-func (p *program) offerState(cmd *cobra.Command, name, start string, list func(sema.State, func(string, engine.Client))) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
-	defer cancel()
-	st, err := p.state(ctx, name)
+// names are the semaphores that exist, as far as the engine tells within ctx.
+func (p *program) names(ctx context.Context) []string {
+	at, err := p.open(defaultLease)
 	if err != nil {
-		return nil, offerNothing
+		return nil
 	}
-	var offers []string
-	list(st, func(id string, c engine.Client) {
-		offers = append(offers, id+"\t"+printable(c.Label+" on "+c.Host, 60))
-	})
-	return startingWith(offers, start), offerNothing
+	defer at.close()
+	names, _ := at.Engine.List(ctx)
+	return names
 }
 
 func startingWith(all []string, start string) []string {
-	var some []string
-	for _, one := range all {
-		if strings.HasPrefix(one, start) {
-			some = append(some, one)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, start) })
 }

@@ -28,8 +28,13 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
-func (d *duration) String() string { return time.Duration(*d).String() }
+// String implements pflag.Value: help shows no default of nothing.
+func (d *duration) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
 
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "duration" }

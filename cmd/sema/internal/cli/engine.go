@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net/url"
 	"strings"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 	"sema/engines/fileengine"
 	"sema/engines/httpengine"
 	"sema/engines/redisengine"
+	"sema/internal/measure"
 )
 
 // callTime bounds the calls of commands that do not wait for a permit.
@@ -26,17 +27,12 @@ const defaultLease = 30 * time.Second
 
 // openEngine is an engine, and what is known of the store behind it.
 type openEngine struct {
-	sema.Engine
-	kind  string                // "file", "redis", "sentinel", "cluster", "http", "postgres"
-	dir   string                // of files
-	redis redis.UniversalClient // nil: none
-	pool  *pgxpool.Pool         // nil: none
-	pg    postgres              // of pool
+	measure.Store
+	address
+	dir   string        // of files
+	pool  *pgxpool.Pool // nil: none
+	pg    postgres      // of pool
 	close func()
-
-	address address // what the URL says
-
-	commit func(context.Context) error // of a database: see measure.Store; nil: none
 }
 
 // rawURL is the URL of the engine, as it was given.
@@ -47,29 +43,35 @@ func (p *program) rawURL() string {
 	return p.getenv("SEMA_URL")
 }
 
+// readURL takes that URL apart.
+func (p *program) readURL() (address, error) {
+	raw := p.rawURL()
+	if raw == "" {
+		return address{kind: "file"}, nil
+	}
+	a, err := parseAddress(raw)
+	p.secrets = a.secrets()
+	return a, err
+}
+
 // open opens the engine that --url or $SEMA_URL names. Calls to it end early
 // enough to be repeated within the lease.
 func (p *program) open(lease time.Duration) (*openEngine, error) {
-	a := address{kind: "file"}
-	if raw := p.rawURL(); raw != "" {
-		var err error
-		if a, err = parseAddress(raw); err != nil {
-			return nil, err
-		}
-		p.secrets = a.secrets()
+	a, err := p.readURL()
+	if err != nil {
+		return nil, err
 	}
-	if a.kind == "file" {
+	switch a.kind {
+	case "file":
 		e, err := fileengine.New(a.path, &fileengine.Options{Shared: a.shared})
 		if err != nil {
 			return nil, err
 		}
-		return &openEngine{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
-	}
-	if a.kind == "http" {
+		return &openEngine{Store: measure.Store{Engine: e}, address: a, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
+	case "http":
 		return p.openServer(a)
-	}
-	if a.kind == "postgres" {
-		return p.openPostgres(a, lease)
+	case "postgres":
+		return openPostgres(a)
 	}
 	options, err := a.options(lease)
 	if err != nil {
@@ -81,7 +83,7 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &openEngine{Engine: e, kind: a.kind, address: a, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Store: measure.Store{Engine: e, Redis: rdb}, address: a, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
 }
 
 // openServer opens the engine behind a server.
@@ -91,32 +93,30 @@ func (p *program) openServer(a address) (*openEngine, error) {
 		p.secrets = append(p.secrets, secret)
 	}
 	e, err := httpengine.New(a.raw, &httpengine.Options{Token: token})
-	var argument *sema.ArgumentError
+	argument, _ := errors.AsType[*sema.ArgumentError](err)
 	switch {
-	case errors.As(err, &argument) && argument.What == "token":
+	case argument != nil && argument.What == "token":
 		return nil, usage("SEMA_SERVER_TOKEN=NAME.SECRET, as the server's token file has them", "$SEMA_SERVER_TOKEN is no token")
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
-	return &openEngine{Engine: e, kind: a.kind, address: a, close: func() { _ = e.Close() }}, nil
+	return &openEngine{Store: measure.Store{Engine: e}, address: a, close: func() { _ = e.Close() }}, nil
 }
 
-// engine is open for those who want no more than the engine.
-func (p *program) engine(lease time.Duration) (e sema.Engine, closing func(), err error) {
-	at, err := p.open(lease)
-	if err != nil {
-		return nil, nil, err
+// where is the engine as people know it, without what is secret.
+func (at *openEngine) where() string {
+	switch {
+	case at.raw == "":
+		return "this user on this host"
+	case at.kind == "file":
+		return at.path
+	case at.kind == "http":
+		u, _ := url.Parse(at.raw) // the engine has read it
+		return printable("http "+u.Scheme+"://"+u.Host+u.Path, 100)
+	case at.kind == "postgres":
+		return printable("postgres "+strings.Join(at.hosts, ",")+"/"+at.path, 100)
 	}
-	return at.Engine, at.close, nil
-}
-
-// life is a file of the engine's by which the kernel tells others that its
-// client lives: as long as any process has it open. nil: the engine has none.
-func life(of sema.Engine) (*os.File, error) {
-	if e, ok := of.(interface{ Life() (*os.File, error) }); ok {
-		return e.Life()
-	}
-	return nil, nil //nolint:nilnil // no file is no file
+	return printable(at.kind+" "+strings.Join(at.hosts, ","), 100)
 }
 
 // command is a command to try, on the engine of this one.
@@ -137,12 +137,19 @@ func (p *program) urlFlag() string {
 
 // operate does something to a semaphore, within callTime.
 func (p *program) operate(ctx context.Context, verb, name string, do func(context.Context, *sema.Operator) error) error {
-	e, closing, err := p.engine(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
-	defer closing()
-	return p.explained(name, operate(ctx, e, verb, name, do))
+	defer at.close()
+	err = operate(ctx, at.Engine, verb, name, do)
+	switch {
+	case errors.Is(err, sema.ErrNotFound):
+		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	case errors.Is(err, sema.ErrInUse):
+		return &exit{exitConflict, usage(p.command("show", quote(name)), "%q is in use", name)}
+	}
+	return err
 }
 
 func operate(ctx context.Context, e sema.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
@@ -156,6 +163,16 @@ func operate(ctx context.Context, e sema.Engine, verb, name string, do func(cont
 	return unreachable(verb, name, do(ctx, o))
 }
 
+// look asks the engine about a semaphore that need not exist, within callTime.
+func look(ctx context.Context, e sema.Engine, verb, name string) error {
+	return operate(ctx, e, verb, name, func(ctx context.Context, o *sema.Operator) error {
+		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
 // state looks at a semaphore; one that does not exist is an error.
 func (p *program) state(ctx context.Context, name string) (st sema.State, err error) {
 	err = p.operate(ctx, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {
@@ -163,18 +180,6 @@ func (p *program) state(ctx context.Context, name string) (st sema.State, err er
 		return err
 	})
 	return st, err
-}
-
-// explained is the program's error for a semaphore that does not exist, or is in
-// use.
-func (p *program) explained(name string, err error) error {
-	switch {
-	case errors.Is(err, sema.ErrNotFound):
-		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
-	case errors.Is(err, sema.ErrInUse):
-		return &exit{exitConflict, usage(p.command("show", quote(name)), "%q is in use", name)}
-	}
-	return err
 }
 
 // unreachable gives a call that ran out of time the same face as one that the

@@ -45,6 +45,11 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
+// bySignal ends the program by a signal.
+func bySignal(s os.Signal) *exit {
+	return &exit{code: -int(s.(syscall.Signal))}
+}
+
 // shellCode is what a shell makes of a code of Main: 128+n for signal n.
 func shellCode(code int) int {
 	if code < 0 {
@@ -80,13 +85,13 @@ func (p *program) report(err error) int {
 		return exitOK
 	}
 	code, try := p.sortError(err)
-	var e *exit
-	if errors.As(err, &e) && e.err == nil {
+	if e, ok := errors.AsType[*exit](err); ok && e.err == nil {
 		return code
 	}
 	text, _ := engine.WithoutHint(err)
 	if p.json {
-		p.sayJSON(text, try, code)
+		line, _ := json.Marshal(errorJSON{p.clean(text), p.clean(try), shellCode(code)}) // two texts and a number
+		p.writeLine(string(line))
 		return code
 	}
 	if try != "" {
@@ -130,10 +135,14 @@ func (p *program) sortError(err error) (code int, try string) {
 
 // say prints one line of ours to standard error.
 func (p *program) say(format string, args ...any) {
-	text := p.clean(fmt.Sprintf(format, args...))
+	p.writeLine("sema: " + p.clean(fmt.Sprintf(format, args...)))
+}
+
+// writeLine prints a line to standard error.
+func (p *program) writeLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", text)
+	_, _ = fmt.Fprintln(p.stderr, line)
 }
 
 // errorJSON is an error for programs. It is a contract, like what goes to
@@ -142,17 +151,6 @@ type errorJSON struct {
 	Error string `json:"error"`
 	Try   string `json:"try"`
 	Code  int    `json:"exit_code"`
-}
-
-// sayJSON prints an error as one line of JSON.
-func (p *program) sayJSON(text, try string, code int) {
-	line, err := json.Marshal(errorJSON{p.clean(text), p.clean(try), shellCode(code)})
-	if err != nil {
-		return // cannot happen: two texts and a number
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.stderr, "%s\n", line)
 }
 
 // clean makes a text fit to be printed: one line, no secrets, and without the

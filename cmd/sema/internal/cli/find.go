@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,13 +26,8 @@ exit code is 1 if nobody is found.
 
 func (p *program) findCommand() *cobra.Command {
 	revoke := false
-	cmd := &cobra.Command{
-		Use:   "find [flags] TEXT",
-		Short: "Find holders and waiters in all semaphores",
-		Long:  findHelp,
-		Args:  needArgs(1, 1, "TEXT"),
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) },
-	}
+	cmd := p.newCommand("find [flags] TEXT", "Find holders and waiters in all semaphores", findHelp,
+		func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) })
 	p.jsonFlag(cmd, `find prints an object:
   holders, waiters: lists as those of "sema show --json", each with name, that of
     the semaphore
@@ -43,17 +38,14 @@ func (p *program) findCommand() *cobra.Command {
 }
 
 func (p *program) find(ctx context.Context, text string, revoke bool) error {
-	if text == "" {
-		return usage(p.command("find", "job-17"), "TEXT is empty")
-	}
-	e, closing, err := p.engine(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
-	defer closing()
+	defer at.close()
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	w, err := seen.New(e, nil)
+	w, err := seen.New(at.Engine, nil)
 	if err != nil {
 		return err
 	}
@@ -68,25 +60,21 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 		return unreachable("list", "", err)
 	}
 	found.Sort()
-	revoked, err := 0, nil
+	var failed, printed error
+	revoked, nobody := 0, len(found.Holders)+len(found.Waiters) == 0
 	if revoke {
-		revoked, err = revokeAll(ctx, e, found.Holders)
+		revoked, failed = revokeAll(ctx, at.Engine, found.Holders)
 	}
 	switch {
 	case p.json:
-		err2 := p.writeJSON(struct {
+		printed = p.writeJSON(struct {
 			*view.Found
 			Revoked int `json:"revoked"`
 		}{found, revoked})
-		if err == nil {
-			err = err2
-		}
-	case len(found.Holders)+len(found.Waiters) == 0:
+	case nobody:
 		p.say("nobody holds or waits as %s", quote(printable(text, 100)))
 	default:
-		if err2 := p.write("%s", foundTable(found)); err == nil {
-			err = err2
-		}
+		printed = p.write("%s", aligned(func(t io.Writer) { foundTable(t, found) }))
 	}
 	if found.Missed > 0 {
 		p.say("%d semaphores cannot be read", found.Missed)
@@ -94,10 +82,10 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 	if revoke && !p.json {
 		p.say("revoked %d of %d permits", revoked, len(found.Holders))
 	}
-	if err == nil && len(found.Holders)+len(found.Waiters) == 0 {
-		return &exit{code: exitAbsent}
+	if err := cmp.Or(failed, printed); err != nil || !nobody {
+		return err
 	}
-	return err
+	return &exit{code: exitAbsent}
 }
 
 // revokeAll revokes permits, and says how many were there still.
@@ -114,20 +102,12 @@ func revokeAll(ctx context.Context, e sema.Engine, list []view.FoundHolder) (rev
 }
 
 // foundTable is for human eyes. Text that others wrote is made printable.
-func foundTable(found *view.Found) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	column, keyed := "", slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
+func foundTable(t io.Writer, found *view.Found) {
+	keyed := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
 		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
-	if keyed {
-		column = "KEY\t"
-	}
-	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", column)
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 	row := func(name, permit, state, key, caller, host string, pid int, label string) {
-		if keyed {
-			key = printable(key, 60) + "\t"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, key, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {
 		state := "holds"
@@ -139,6 +119,4 @@ func foundTable(found *view.Found) string {
 	for _, w := range found.Waiters {
 		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Key, w.Caller, w.Host, w.PID, w.Label)
 	}
-	_ = t.Flush() // into memory
-	return b.String()
 }

@@ -33,7 +33,6 @@ func (p *program) helpCommand() *cobra.Command {
 }
 
 func noCommand(root *cobra.Command, name string) error {
-	try := "sema --help"
 	var known []string
 	for _, c := range root.Commands() {
 		switch {
@@ -43,38 +42,24 @@ func noCommand(root *cobra.Command, name string) error {
 			known = append(known, c.Name())
 		}
 	}
-	meant := nearest(name, known)
-	if len(meant) == 0 {
-		meant = nearest("help "+name, known)
-	}
-	if len(meant) > 0 {
-		try = "sema " + strings.Join(meant, ", or sema ")
-	}
-	return usage(try, "there is no command %q", printable(name, 60))
+	topics := tryNearest("help "+name, known, "sema ", "", "sema --help")
+	return usage(tryNearest(name, known, "sema ", "", topics), "there is no command %q", printable(name, 60))
 }
 
 // refuseOthers has "sema completion" refuse a shell that it does not know: cobra prints
 // help.
 func refuseOthers(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		if c.Name() != "completion" {
-			continue
-		}
-		c.Args = cobra.ArbitraryArgs
-		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				try := "sema completion --help"
-				var shells []string
-				for _, s := range cmd.Commands() {
-					shells = append(shells, s.Name())
-				}
-				if meant := nearest(args[0], shells); len(meant) > 0 {
-					try = "sema completion " + strings.Join(meant, ", or sema completion ")
-				}
-				return usage(try, "there is no completion for %q", printable(args[0], 60))
-			}
+	c, _, _ := root.Find([]string{"completion"})
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
 			return cmd.Help()
 		}
+		var shells []string
+		for _, s := range cmd.Commands() {
+			shells = append(shells, s.Name())
+		}
+		return usage(tryNearest(args[0], shells, "sema completion ", "", "sema completion --help"), "there is no completion for %q", printable(args[0], 60))
 	}
 }
 

@@ -8,35 +8,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
+type commandGroup struct {
+	title    string
+	commands []string
+}
+
 // groups are the commands as help lists them. A command that is not here is not listed.
-var groups = []struct {
-	id, title string
-	commands  []string
-}{
-	{"run", "Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
-	{"look", "Look:", []string{"ls", "show", "why", "find", "top"}},
-	{"change", "Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
-	{"serve", "Serve:", []string{"serve"}},
-	{"other", "Other:", []string{"ping", "bench", "version", "completion", "help"}},
-}
-
-// group puts the commands into their groups.
-func group(root *cobra.Command) {
-	of := map[string]string{}
-	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, name := range g.commands {
-			of[name] = g.id
-		}
-	}
-	for _, c := range root.Commands() {
-		c.GroupID = of[c.Name()]
-	}
-}
-
-// topic is a page of help that is no command.
-func topic(name, short string, parts ...string) *cobra.Command {
-	return &cobra.Command{Use: name, Short: short, Long: help(parts...)}
+var groups = []commandGroup{
+	{"Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
+	{"Look:", []string{"ls", "show", "why", "find", "top"}},
+	{"Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
+	{"Serve:", []string{"serve"}},
+	{"Other:", []string{"ping", "bench", "version", "completion", "help"}},
 }
 
 // isTopic reports whether a command is a page of help only.
@@ -45,11 +28,11 @@ func isTopic(c *cobra.Command) bool { return !c.Hidden && !c.Runnable() && !c.Ha
 // topics are the pages that say more than the help of a command.
 func topics() []*cobra.Command {
 	return []*cobra.Command{
-		topic("engines", "Where semaphores live: URLs, passwords, outages", enginesHelp),
-		topic("exit-codes", "Exit codes of all commands, and errors as JSON", exitCodesHelp),
-		topic("run-details", "Environment, signals, lost permits and processes of sema run", runDetails),
-		topic("serve-details", "Token file, restarts, audit log and history of sema serve", serveDetails),
-		topic("bench-details", "Scenarios and JSON of sema bench", benchDetails),
+		{Use: "engines", Short: "Where semaphores live: URLs, passwords, outages", Long: enginesHelp},
+		{Use: "exit-codes", Short: "Exit codes of all commands, and errors as JSON", Long: exitCodesHelp},
+		{Use: "run-details", Short: "Environment, signals, lost permits and processes of sema run", Long: runDetails},
+		{Use: "serve-details", Short: "Token file, restarts, audit log and history of sema serve", Long: serveDetails},
+		{Use: "bench-details", Short: "Scenarios and JSON of sema bench", Long: benchDetails},
 	}
 }
 
@@ -85,8 +68,7 @@ func writeUsage(c *cobra.Command) error {
 		fmt.Fprintf(&b, "  %s\n", c.UseLine())
 	}
 	writeCommands(&b, c)
-	common, rest := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
-	common.SortFlags, rest.SortFlags = false, false
+	var common, rest pflag.FlagSet // not sorted
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[lessUsedMark]; ok {
 			rest.AddFlag(f)
@@ -97,7 +79,7 @@ func writeUsage(c *cobra.Command) error {
 	for _, set := range []struct {
 		title string
 		flags *pflag.FlagSet
-	}{{"Flags", common}, {"More flags", rest}, {"Flags of all commands", c.InheritedFlags()}} {
+	}{{"Flags", &common}, {"More flags", &rest}, {"Flags of all commands", c.InheritedFlags()}} {
 		if set.flags.HasAvailableFlags() {
 			fmt.Fprintf(&b, "\n%s:\n%s", set.title, set.flags.FlagUsagesWrapped(helpWidth))
 		}
@@ -120,33 +102,28 @@ func writeUsage(c *cobra.Command) error {
 	return err
 }
 
-// writeCommands lists the commands below c, by group if they have one.
+// writeCommands lists the commands below c, those of the program by group.
 func writeCommands(b *strings.Builder, c *cobra.Command) {
-	line := func(s *cobra.Command) { fmt.Fprintf(b, "  %-11s %s\n", s.Name(), s.Short) }
-	if c.HasParent() {
-		if c.HasAvailableSubCommands() {
-			b.WriteString("\nCommands:\n")
-		}
-		for _, s := range c.Commands() {
-			if s.IsAvailableCommand() {
-				line(s)
-			}
-		}
-		return
-	}
-	byName := map[string]*cobra.Command{}
+	lists, byName := groups, map[string]*cobra.Command{}
+	var available []string
 	for _, s := range c.Commands() {
 		byName[s.Name()] = s
+		if s.IsAvailableCommand() {
+			available = append(available, s.Name())
+		}
 	}
-	for _, g := range groups {
+	if c.HasParent() {
+		lists = []commandGroup{{"Commands:", available}}
+	}
+	if len(available) == 0 {
+		return
+	}
+	for _, g := range lists {
 		fmt.Fprintf(b, "\n%s\n", g.title)
 		for _, name := range g.commands {
 			if s := byName[name]; s != nil {
-				line(s)
+				fmt.Fprintf(b, "  %-11s %s\n", s.Name(), s.Short)
 			}
 		}
 	}
 }
-
-// help joins the parts of a command's help.
-func help(parts ...string) string { return strings.Join(parts, "\n\n") }

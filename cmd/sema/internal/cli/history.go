@@ -17,12 +17,9 @@ type historyFlags struct {
 	file string
 }
 
-// usualHistory is kept in memory, and is what memory keeps beside a file.
-const usualHistory = time.Hour
-
-// mostHistory is the longest that memory keeps, and a file.
 const (
-	mostHistory     = 24 * time.Hour
+	usualHistory    = time.Hour      // kept in memory, beside a file as well
+	mostHistory     = 24 * time.Hour // that memory keeps
 	mostHistoryFile = 10_000 * time.Hour
 )
 
@@ -33,10 +30,6 @@ func (f *historyFlags) add(cmd *cobra.Command) {
 }
 
 func (f *historyFlags) check() error {
-	most := mostHistory
-	if f.file != "" {
-		most = mostHistoryFile
-	}
 	switch {
 	case f.keep == 0 && f.file == "":
 		return nil
@@ -46,8 +39,8 @@ func (f *historyFlags) check() error {
 		return usage("--history 1h", "--history %v: want a minute or more", f.keep)
 	case f.keep > mostHistoryFile:
 		return usage("--history 72h", "--history %v: want %v or less", f.keep, mostHistoryFile)
-	case f.keep > most:
-		return usage("--history-file FILE, which keeps it longer than memory", "--history %v: memory keeps %v at the most", f.keep, most)
+	case f.keep > mostHistory && f.file == "":
+		return usage("--history-file FILE, which keeps it longer than memory", "--history %v: memory keeps %v at the most", f.keep, mostHistory)
 	}
 	return nil
 }

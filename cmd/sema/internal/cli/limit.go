@@ -30,49 +30,71 @@ leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
 	unset, perKey, key, share := false, 0, "", 0
-	cmd := &cobra.Command{
-		Use:               "limit [flags] NAME [N]",
-		Short:             "Print or set the limit of a semaphore",
-		Long:              limitHelp,
-		Args:              needArgs(1, 2, "NAME [N]"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n := 0
-			given := cmd.Flags().Changed
-			if len(args) == 2 {
-				var err error
-				if n, err = strconv.Atoi(args[1]); err != nil {
-					return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
-				}
-				if err := engine.ValidateLimit(n); err != nil {
-					return err
-				}
+	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
+		given := cmd.Flags().Changed
+		rule := sema.Rule{Share: share}
+		if len(args) == 2 {
+			var err error
+			if rule.Limit, err = strconv.Atoi(args[1]); err != nil {
+				return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
+			}
+			if err := engine.ValidateLimit(rule.Limit); err != nil {
+				return err
+			}
+		}
+		if given("per-key") {
+			rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
+		}
+		set := len(args) == 2 || given("share") || given("per-key")
+		switch {
+		case unset && set:
+			return usage("one of them", "--unset and N, --share or --per-key exclude each other")
+		case given("share") && !given("key"):
+			return usage("--key K", "--share %d needs --key", share)
+		case given("key") && given("per-key"):
+			return usage("one of them", "--key and --per-key exclude each other")
+		}
+		var path []string
+		if given("key") {
+			path = []string{key}
+		}
+		var before, after sema.State
+		err := p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
+			if before, err = o.State(ctx); err != nil && (!set || !errors.Is(err, sema.ErrNotFound)) {
+				return err
 			}
 			switch {
-			case unset && (len(args) == 2 || given("share") || given("per-key")):
-				return usage("one of them", "--unset and N, --share or --per-key exclude each other")
-			case given("share") && !given("key"):
-				return usage("--key K", "--share %d needs --key", share)
-			case given("key") && given("per-key"):
-				return usage("one of them", "--key and --per-key exclude each other")
-			case given("key") && unset:
-				return p.unsetKey(cmd.Context(), args[0], key)
-			case given("key") && (len(args) == 2 || given("share")):
-				return p.setKey(cmd.Context(), args[0], key, sema.Rule{Limit: n, Share: share})
-			case given("key"):
-				return p.printKey(cmd.Context(), args[0], key)
 			case unset:
-				return p.unsetLimit(cmd.Context(), args[0])
-			case len(args) == 1 && !given("per-key"):
-				return p.printLimit(cmd.Context(), args[0])
+				err = o.Unset(ctx, path...)
+			case set:
+				err = o.Set(ctx, rule, path...)
+			default:
+				after = before
+				return nil
 			}
-			rule := sema.Rule{Limit: n}
-			if given("per-key") {
-				rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
+			if err == nil {
+				after, err = o.State(ctx)
 			}
-			return p.setLimit(cmd.Context(), args[0], rule)
-		},
-	}
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case given("key"):
+			return p.writeKey(args[0], key, after)
+		case p.json:
+			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, PerKey: after.PerKey}
+			if set && before.Limit > 0 {
+				doc.Previous = before.Limit
+			} else if set {
+				doc.Previous = (*int)(nil)
+			}
+			return p.writeJSON(doc)
+		case unset:
+			return p.write("%d, and forgotten once idle\n", after.Limit)
+		}
+		return p.write("%d\n", after.Limit)
+	})
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&perKey, "per-key", 0, "how much each key may hold; 0: as much as the limit")
 	cmd.Flags().StringVar(&key, "key", "", "print, set or unset the rule of this key")
@@ -87,73 +109,11 @@ func (p *program) limitCommand() *cobra.Command {
 }
 
 type limitJSON struct {
-	Name   string `json:"name"`
-	Limit  int    `json:"limit"`
-	Pinned bool   `json:"pinned"`
-	PerKey int    `json:"per_key"`
-}
-
-type limitSetJSON struct {
-	limitJSON
-	Previous *int `json:"previous"`
-}
-
-func (p *program) printLimit(ctx context.Context, name string) error {
-	st, err := p.state(ctx, name)
-	if err != nil {
-		return err
-	}
-	return p.writeLimit(name, st)
-}
-
-func (p *program) writeLimit(name string, st sema.State) error {
-	if p.json {
-		return p.writeJSON(limitJSON{name, st.Limit, st.Pinned, st.PerKey})
-	}
-	return p.write("%d\n", st.Limit)
-}
-
-func (p *program) setLimit(ctx context.Context, name string, rule sema.Rule) error {
-	var before, after sema.State
-	err := p.operate(ctx, "limit", name, func(ctx context.Context, o *sema.Operator) (err error) {
-		if before, err = o.State(ctx); err != nil && !errors.Is(err, sema.ErrNotFound) {
-			return err
-		}
-		if err := o.Set(ctx, rule); err != nil {
-			return err
-		}
-		after, err = o.State(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if p.json {
-		v := limitSetJSON{limitJSON: limitJSON{name, after.Limit, true, after.PerKey}}
-		if before.Limit != 0 {
-			v.Previous = &before.Limit
-		}
-		return p.writeJSON(v)
-	}
-	return p.write("%d\n", after.Limit)
-}
-
-func (p *program) unsetLimit(ctx context.Context, name string) error {
-	var st sema.State
-	err := p.operate(ctx, "unset limit", name, func(ctx context.Context, o *sema.Operator) error {
-		err := o.Unset(ctx)
-		if err == nil {
-			st, err = o.State(ctx)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if !p.json {
-		return p.write("%d, and forgotten once idle\n", st.Limit)
-	}
-	return p.writeLimit(name, st)
+	Name     string `json:"name"`
+	Limit    int    `json:"limit"`
+	Pinned   bool   `json:"pinned"`
+	PerKey   int    `json:"per_key"`
+	Previous any    `json:"previous,omitempty"` // only if it was set: a number, or null
 }
 
 type keyJSON struct {
@@ -161,33 +121,10 @@ type keyJSON struct {
 	view.Key
 }
 
-func (p *program) setKey(ctx context.Context, name, key string, rule sema.Rule) error {
-	return p.withKey(ctx, "set key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule, key) })
-}
-
-func (p *program) unsetKey(ctx context.Context, name, key string) error {
-	return p.withKey(ctx, "unset key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx, key) })
-}
-
-func (p *program) printKey(ctx context.Context, name, key string) error {
-	return p.withKey(ctx, "state", name, key, func(context.Context, *sema.Operator) error { return nil })
-}
-
-// withKey does something to a key, and prints what it may hold then.
-func (p *program) withKey(ctx context.Context, op, name, key string, do func(context.Context, *sema.Operator) error) error {
-	var st sema.State
-	err := p.operate(ctx, op, name, func(ctx context.Context, o *sema.Operator) error {
-		err := do(ctx, o)
-		if err == nil {
-			st, err = o.State(ctx)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
+// writeKey prints what a key may hold.
+func (p *program) writeKey(name, key string, st sema.State) error {
 	of := view.Key{Key: key, Cap: st.PerKey, Share: engine.DefaultShare} // one that nobody uses
-	for _, k := range view.Of(name, st).Keys {
+	for _, k := range view.KeysOf(st) {
 		if k.Key == key {
 			of = k
 		}

@@ -1,14 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/view"
 )
 
@@ -22,47 +23,35 @@ const (
 type live struct {
 	*statusLine
 	w     *watch
-	ctx   context.Context
 	began time.Time
 	ticks <-chan time.Time
-	timer *time.Ticker
 
-	looks  chan sema.State // what a look at the engine found
-	look   sync.WaitGroup
+	ctx    context.Context // of the looks at the engine
 	cancel context.CancelFunc
-	next   time.Time // of the next look
-	state  sema.State
+	look   sync.WaitGroup
+	next   time.Time                  // of the next look
+	state  atomic.Pointer[sema.State] // what the last one found
 }
 
 func (w *watch) newLive(ctx context.Context, began time.Time) *live {
 	l := &live{statusLine: w.newStatusLine(), w: w, began: began}
-	if l.file == nil {
-		return l
-	}
-	l.looks = make(chan sema.State, 1)
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	l.timer = time.NewTicker(liveEvery)
-	l.ticks = l.timer.C
+	if l.file != nil {
+		l.ticks = time.Tick(liveEvery)
+	}
 	return l
 }
 
 // tick draws, and now and then has a look at the engine: about as often as a
 // waiter asks anyway.
 func (l *live) tick() {
-	select {
-	case l.state = <-l.looks:
-	default:
-	}
 	if now := time.Now(); !now.Before(l.next) {
 		l.next = now.Add(max(l.w.flags.lease/6, 2*time.Second))
 		l.look.Go(func() {
 			ctx, cancel := context.WithTimeout(l.ctx, 2*time.Second)
 			defer cancel()
 			if st, err := l.w.sem.State(ctx); err == nil {
-				select {
-				case l.looks <- st:
-				default:
-				}
+				l.state.Store(&st)
 			}
 		})
 	}
@@ -70,7 +59,7 @@ func (l *live) tick() {
 }
 
 func (l *live) draw() {
-	if l.file != nil && time.Since(l.began) >= liveAfter {
+	if time.Since(l.began) >= liveAfter {
 		l.show(l.text())
 	}
 }
@@ -81,32 +70,18 @@ func (l *live) text() string {
 	if ahead := l.w.ahead.Load(); ahead >= 0 {
 		fmt.Fprintf(&b, ", position %d%s", ahead+1, l.w.ofKey())
 	}
-	if l.state.Limit > 0 {
-		fmt.Fprintf(&b, ", %d of %d held by ", l.state.Used, l.state.Limit)
-		for i, h := range view.ByToken(l.state.Holders) {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			fmt.Fprintf(&b, "%s@%s", shortLabel(h.Client), h.Client.Host)
+	if st := l.state.Load(); st != nil && st.Limit > 0 {
+		var holders []string
+		for _, h := range view.ByToken(st.Holders) {
+			holders = append(holders, cmp.Or(printable(h.Client.Label, 20), fmt.Sprint(h.Client.PID))+"@"+h.Client.Host)
 		}
+		fmt.Fprintf(&b, ", %d of %d held by %s", st.Used, st.Limit, strings.Join(holders, ", "))
 	}
 	return b.String()
 }
 
-// shortLabel is what fits several times into a line.
-func shortLabel(c engine.Client) string {
-	if c.Label == "" {
-		return fmt.Sprint(c.PID)
-	}
-	return printable(c.Label, 20)
-}
-
 func (l *live) close() {
-	if l.file == nil {
-		return
-	}
 	l.clear()
-	l.timer.Stop()
 	l.cancel()
 	l.look.Wait()
 }

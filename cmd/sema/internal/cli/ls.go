@@ -3,8 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -20,29 +19,28 @@ set. On Redis this reads all keys of the database.`
 
 func (p *program) lsCommand() *cobra.Command {
 	filter := ""
-	cmd := &cobra.Command{
-		Use:   "ls [flags]",
-		Short: "List semaphores",
-		Long:  lsHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, _, err := p.list(cmd.Context(), top.Options{Filter: filter}, 0)
-			if err != nil {
-				return err
+	cmd := p.newCommand("ls [flags]", "List semaphores", lsHelp, func(cmd *cobra.Command, _ []string) error {
+		at, err := p.open(defaultLease)
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		list, _, err := at.list(cmd.Context(), top.Options{Filter: filter}, 0)
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
+		}
+		if len(list) == 0 {
+			such := ""
+			if filter != "" {
+				such = fmt.Sprintf(" with %q in their names", filter)
 			}
-			if p.json {
-				return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
-			}
-			if len(list) == 0 {
-				such := ""
-				if filter != "" {
-					such = fmt.Sprintf(" with %q in their names", filter)
-				}
-				p.say("%s has no semaphores%s now", p.where(), such)
-				return nil
-			}
-			var b strings.Builder
-			t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+			p.say("%s has no semaphores%s now", at.where(), such)
+			return nil
+		}
+		return p.write("%s", aligned(func(t io.Writer) {
 			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
 			for _, s := range list {
 				state := ""
@@ -54,10 +52,8 @@ func (p *program) lsCommand() *cobra.Command {
 				}
 				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
 			}
-			_ = t.Flush() // into memory
-			return p.write("%s", b.String())
-		},
-	}
+		}))
+	})
 	cmd.Flags().StringVar(&filter, "filter", "", "only names that contain this, in upper or lower case")
 	p.jsonFlag(cmd, `ls prints an object with one list:
   semaphores: list of name, limit, pinned, paused, used, free (weights),
@@ -74,18 +70,11 @@ type listJSON struct {
 
 // list looks at all semaphores, and says how many there are; rows bounds the list;
 // 0: all.
-func (p *program) list(ctx context.Context, o top.Options, rows int) ([]seen.Summary, int, error) {
-	e, closing, err := p.engine(defaultLease)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer closing()
+func (at *openEngine) list(ctx context.Context, o top.Options, rows int) (list []seen.Summary, total int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	var list []seen.Summary
-	total := 0
 	err = loop.Repeat(ctx, func() (err error) {
-		list, total, err = top.Once(ctx, e, o, rows)
+		list, total, err = top.Once(ctx, at.Engine, o, rows)
 		return err
 	})
 	return list, total, unreachable("list", "", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Main runs the program with the given arguments (without its own name) and
@@ -18,7 +18,7 @@ import (
 // -n if it is to end by signal n. The command of "sema run" has the process's
 // own standard streams.
 func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	redis.SetLogger(silence{})
+	logging.Disable() // go-redis: what matters comes as an error
 	p := &program{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root(args...)
 	root.SetArgs(append([]string{}, args...)) // never nil, which would mean os.Args to cobra
@@ -52,11 +52,10 @@ type program struct {
 // wantsJSON says whether --json is among the arguments: one that is wrong may
 // keep the flags behind it from being read.
 func wantsJSON(args []string) bool {
-	end := slices.Index(args, "--")
-	if end < 0 {
-		end = len(args)
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
 	}
-	return slices.Contains(args[:end], "--json")
+	return slices.Contains(args, "--json")
 }
 
 // getenv is the value of an environment variable, or "".
@@ -68,10 +67,3 @@ func (p *program) getenv(name string) string {
 	}
 	return ""
 }
-
-// silence keeps the Redis client from writing to standard error: what matters
-// comes as an error, and the rest is not the command's output.
-type silence struct{}
-
-// Printf implements the Redis client's logger.
-func (silence) Printf(context.Context, string, ...any) {}

@@ -39,11 +39,14 @@ func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, cl
 			kept.Act(r)
 		}
 	}
-	f = &figures{watcher: w}
+	f = &figures{watch: sync.OnceValue(func() *metrics.Watch {
+		x, _ := metrics.NewWatch(w, nil) // it has no values that could be wrong
+		return x
+	})}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, f, d.Close
 	return f, func() {
 		d.Close()
-		f.close()
+		f.watch().Close()
 		closeKept()
 		w.Close()
 	}, nil
@@ -80,41 +83,11 @@ func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, ke
 // figures are served from the first request for them on: to have them costs
 // looks at the engine, whether anybody asks or not.
 type figures struct {
-	watcher *watching.Watcher
-	server  *server.Server // tells of itself
-
-	mu      sync.Mutex
-	handler http.Handler
-	watch   *metrics.Watch
-	closed  bool
+	watch  func() *metrics.Watch
+	server *server.Server // tells of itself
 }
 
 // ServeHTTP implements http.Handler.
 func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	if f.handler == nil && !f.closed {
-		x, err := metrics.NewWatch(f.watcher, nil)
-		if err != nil {
-			f.mu.Unlock()
-			http.Error(w, err.Error(), http.StatusInternalServerError) // cannot happen: there are no values
-			return
-		}
-		f.watch, f.handler = x, metrics.Handler(x, f.server, metrics.Process())
-	}
-	h := f.handler
-	f.mu.Unlock()
-	if h == nil {
-		http.Error(w, "closed", http.StatusServiceUnavailable)
-		return
-	}
-	h.ServeHTTP(w, r)
-}
-
-func (f *figures) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	if f.watch != nil {
-		f.watch.Close()
-	}
+	metrics.Handler(f.watch(), f.server, metrics.Process()).ServeHTTP(w, r)
 }

@@ -15,7 +15,7 @@ func nearest(word string, known []string) []string {
 	var meant []string
 	best := min(2, max(1, len(word)/3))
 	for _, one := range known {
-		switch d := distance(word, one); {
+		switch d := distance(strings.ToLower(word), one, best); {
 		case d < best:
 			meant, best = []string{one}, d
 		case d == best:
@@ -28,36 +28,36 @@ func nearest(word string, known []string) []string {
 	return meant
 }
 
+// tryNearest is what to try in place of word: the known words that may have been meant,
+// each between prefix and suffix, or else what is otherwise to be tried.
+func tryNearest(word string, known []string, prefix, suffix, otherwise string) string {
+	meant := nearest(word, known)
+	if len(meant) == 0 {
+		return otherwise
+	}
+	return prefix + strings.Join(meant, suffix+", or "+prefix) + suffix
+}
+
 // distance is how many letters somebody has to insert, delete, replace or swap with the
-// next one to make b of a.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	var before []int
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
+// next one to make b of a; if it is above most, any number above most.
+func distance(a, b string, most int) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			change := 1
-			if a[i] == b[j] {
-				change = 0
-			}
-			row[j+1] = min(last[j]+change, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
+	if a == "" || b == "" || most == 0 {
+		return max(len(a), len(b))
 	}
-	return last[len(b)]
+	d := min(distance(a[1:], b, most-1), distance(a, b[1:], most-1), distance(a[1:], b[1:], most-1))
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		d = min(d, distance(a[2:], b[2:], most-1))
+	}
+	return 1 + d
 }
 
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	value *string
+	flag  string
 	words []string
 }
 
@@ -70,19 +70,11 @@ func (c *choice) Type() string { return strings.Join(c.words, "|") }
 // Set implements pflag.Value.
 func (c *choice) Set(word string) error {
 	if !slices.Contains(c.words, word) {
-		return &noChoice{word, c.words}
+		return noChoice(c.flag, word, c.words)
 	}
 	*c.value = word
 	return nil
 }
-
-// noChoice is a word that a flag does not take.
-type noChoice struct {
-	word  string
-	words []string
-}
-
-func (e *noChoice) Error() string { return "want " + oneOf(e.words) }
 
 // oneOf lists words: "a, b or c".
 func oneOf(words []string) string {
@@ -97,7 +89,7 @@ func oneOf(words []string) string {
 // them.
 func choiceFlag(cmd *cobra.Command, value *string, name, preset, help string, words ...string) {
 	*value = preset
-	cmd.Flags().Var(&choice{value, words}, name, help)
+	cmd.Flags().Var(&choice{value, name, words}, name, help)
 	// It fails only for a flag that is not there.
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, offerNothing))
 }
@@ -107,11 +99,10 @@ func choiceFlag(cmd *cobra.Command, value *string, name, preset, help string, wo
 func flagError(cmd *cobra.Command, err error) error {
 	try := cmd.CommandPath() + " --help"
 	var unknown *pflag.NotExistError
-	var value *pflag.InvalidValueError
-	var none *noChoice
+	var none *usageError
 	switch {
-	case errors.As(err, &value) && errors.As(err, &none):
-		return noChoiceError(value.GetFlag().Name, none)
+	case errors.As(err, &none):
+		return none
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if all := unknown.GetSpecifiedShortnames(); all != "" {
@@ -120,18 +111,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		name, _, _ = strings.Cut(name, "=")
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if meant := nearest(name, known); len(meant) > 0 && len(name) > 1 {
-			try = "--" + strings.Join(meant, ", or --")
+		if len(name) > 1 {
+			try = tryNearest(name, known, "--", "", try)
 		}
 	}
 	return usage(try, "%s", printable(flagText(err), 200))
 }
 
-// noChoiceError is the program's error for a word that the flag name does not take.
-func noChoiceError(name string, none *noChoice) error {
-	try := oneOf(none.words)
-	if meant := nearest(none.word, none.words); len(meant) > 0 {
-		try = "--" + name + "=" + strings.Join(meant, ", or --"+name+"=")
-	}
-	return usage(try, "there is no --%s=%s", name, printable(none.word, 60))
+// noChoice is the program's error for a word that a flag does not take.
+func noChoice(flag, word string, words []string) error {
+	return usage(tryNearest(word, words, "--"+flag+"=", "", oneOf(words)), "there is no --%s=%s", flag, printable(word, 60))
 }

@@ -2,37 +2,50 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+
+	"sema"
 )
 
 // heldVariable lists the permits under which a command runs, outermost first.
 const heldVariable = "SEMA_HELD"
 
-// deadlock refuses a wait that would never end: the permit is held by an outer
-// sema that waits for this one. A background command that outlives the outer
+// inVain refuses, before the wait and before anything is stored, one that would never end:
+// the weight is above the limit that we would be the first to store, or the permit is held
+// by an outer sema that waits for this one. A background command that outlives the outer
 // one could be served later, but sema cannot tell the two cases apart.
-func (w *watch) deadlock(ctx context.Context) error {
+func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
+	weight, limit := w.flags.weight, w.flags.limit
 	outer := strings.Fields(w.getenv(heldVariable))
-	if len(outer) == 0 || w.flags.noWait {
+	if w.flags.noWait {
+		outer = nil
+	}
+	if weight <= limit && len(outer) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	st, err := w.sem.State(ctx)
-	if err != nil {
-		return err
-	}
-	ours, id := 0, ""
-	for _, h := range st.Holders {
-		for _, held := range outer {
-			if h.ID == held {
-				ours, id = ours+h.Weight, held
+	return operate(ctx, e, "acquire", w.name, func(ctx context.Context, o *sema.Operator) error {
+		st, err := o.State(ctx)
+		switch {
+		case errors.Is(err, sema.ErrNotFound) && weight > limit:
+			return usage(fmt.Sprintf("-n %d", weight), "weight %d is above the limit %d", weight, limit)
+		case errors.Is(err, sema.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		}
+		ours, id := 0, ""
+		for _, h := range st.Holders {
+			if slices.Contains(outer, h.ID) {
+				ours, id = ours+h.Weight, h.ID
 			}
 		}
-	}
-	if ours == 0 || ours+w.flags.weight <= st.Limit {
-		return nil
-	}
-	return usage("another name for the inner semaphore, or env -u "+heldVariable+" in front of a command that outlives the outer one",
-		"%q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", w.name, id, ours, st.Limit)
+		if ours == 0 || ours+weight <= st.Limit {
+			return nil
+		}
+		return usage("another name for the inner semaphore, or env -u "+heldVariable+" in front of a command that outlives the outer one",
+			"%q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", w.name, id, ours, st.Limit)
+	})
 }

@@ -50,31 +50,24 @@ var operations = []operation{
 }
 
 func (p *program) operationCommand(op operation) *cobra.Command {
-	words, n, complete := "NAME", 1, p.completeName
+	words := "NAME"
 	if op.doTo != nil {
-		words, n, complete = "NAME PERMIT", 2, p.completeNamePermit
+		words = "NAME PERMIT"
 	}
-	cmd := &cobra.Command{
-		Use:               op.name + " [flags] " + words,
-		Short:             op.short,
-		Long:              op.help,
-		Args:              needArgs(n, n, words),
-		ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			done := map[string]any{"name": args[0], op.done: !op.no}
-			err := p.operate(cmd.Context(), op.name, args[0], func(ctx context.Context, o *sema.Operator) error {
-				if op.doTo == nil {
-					return op.do(o, ctx)
-				}
-				done["permit"] = args[1]
-				return op.doTo(o, ctx, args[1])
-			})
-			if err != nil || !p.json {
-				return err
+	cmd := p.newCommand(op.name+" [flags] "+words, op.short, op.help, func(cmd *cobra.Command, args []string) error {
+		done := map[string]any{"name": args[0], op.done: !op.no}
+		err := p.operate(cmd.Context(), op.name, args[0], func(ctx context.Context, o *sema.Operator) error {
+			if op.doTo == nil {
+				return op.do(o, ctx)
 			}
-			return p.writeJSON(done)
-		},
-	}
+			done["permit"] = args[1]
+			return op.doTo(o, ctx, args[1])
+		})
+		if err != nil || !p.json {
+			return err
+		}
+		return p.writeJSON(done)
+	})
 	p.jsonFlag(cmd, op.name+" prints an object:\n  "+op.json)
 	return cmd
 }

@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,13 +32,8 @@ A server with tokens writes a line into its audit log if the token is not an
 admin's: ping asks for the rights that it may lack.`
 
 func (p *program) pingCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ping [flags]",
-		Short: "Check the engine: answer time, version, rights",
-		Long:  pingHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.ping(cmd.Context()) },
-	}
+	cmd := p.newCommand("ping [flags]", "Check the engine: answer time, version, rights", pingHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.ping(cmd.Context()) })
 	p.jsonFlag(cmd, `ping prints an object:
   engine (file, redis, sentinel, cluster, postgres, http), address (without
     secrets), version ("": the engine does not tell it; of files the type of the
@@ -96,11 +92,10 @@ func (p *program) ping(ctx context.Context) error {
 	of := p.pinged(at)
 	defer of.close()
 	failed := of.look(ctx)
-	var failure *engine.Error
-	if errors.As(failed, &failure) && failure.Temporary {
+	if failure, ok := errors.AsType[*engine.Error](failed); ok && failure.Temporary {
 		return failed
 	}
-	doc := pingJSON{Engine: at.kind, Address: p.address(at)}
+	doc := pingJSON{Engine: at.kind, Address: at.shown()}
 	trip, err := medianTrip(ctx, of.trip)
 	switch {
 	case err != nil && failed != nil: // which says more of the same
@@ -148,14 +143,7 @@ type pingLook struct {
 	name   string
 }
 
-func (l pingLook) look(ctx context.Context) error {
-	return operate(ctx, l.engine, "ping", l.name, func(ctx context.Context, o *sema.Operator) error {
-		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
-}
+func (l pingLook) look(ctx context.Context) error { return look(ctx, l.engine, "ping", l.name) }
 
 func (pingLook) close() {}
 
@@ -184,38 +172,27 @@ func checkOf(what string, err error) check {
 	return c
 }
 
-// address is the address of the engine, without user, password and options.
-func (p *program) address(at *openEngine) string {
-	if at.dir != "" {
-		return at.dir
-	}
-	return strings.TrimPrefix(p.where(), at.kind+" ")
+// shown is the address of the engine, without user, password and options.
+func (at *openEngine) shown() string {
+	return cmp.Or(at.dir, strings.TrimPrefix(at.where(), at.kind+" "))
 }
 
 func (p *program) writePing(doc pingJSON) error {
 	if p.json {
 		return p.writeJSON(doc)
 	}
-	var b strings.Builder
-	version := doc.Version
-	if version == "" {
-		version = "unknown"
-	}
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\nround trip\t%s, median of %d\n", doc.Engine, doc.Address, printable(version, 60), fine(doc.RoundTrip), pingTrips)
-	for _, c := range doc.Checks {
-		line := c.What
-		if c.Detail != "" {
-			line += ": " + c.Detail
+	return p.write("%s", aligned(func(t io.Writer) {
+		version := printable(cmp.Or(doc.Version, "unknown"), 60)
+		fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\nround trip\t%.2f ms, median of %d\n", doc.Engine, doc.Address, version, doc.RoundTrip*1000, pingTrips)
+		for _, c := range doc.Checks {
+			line := c.What
+			if c.Detail != "" {
+				line += ": " + c.Detail
+			}
+			if c.Try != "" {
+				line += ". Try: " + c.Try
+			}
+			fmt.Fprintf(t, "%s\t%s\n", c.State, line)
 		}
-		if c.Try != "" {
-			line += ". Try: " + c.Try
-		}
-		fmt.Fprintf(t, "%s\t%s\n", c.State, line)
-	}
-	_ = t.Flush() // into memory
-	return p.write("%s", b.String())
+	}))
 }
-
-// fine is a time in milliseconds with two digits behind the point.
-func fine(seconds float64) string { return fmt.Sprintf("%.2f ms", seconds*1000) }

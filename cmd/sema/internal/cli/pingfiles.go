@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -18,30 +20,15 @@ var remote = []string{"nfs", "cifs", "smb2", "9p", "ceph", "afs", "fuse", "smbfs
 func (f *pingFiles) trip(ctx context.Context) error { return f.look(ctx) }
 
 func (f *pingFiles) checks(context.Context) (version string, list []check) {
+	file := filepath.Join(f.dir, f.name+".tmp")
+	write := checkOf("write files in the directory", cmp.Or(os.WriteFile(file, []byte("sema ping\n"), 0o600), os.Remove(file)))
+	if write.State != checkOK {
+		write.Try = "file:///dir, a directory of this user on a local disk with room"
+	}
+	list = append(list, write)
 	version = fileSystem(f.dir)
-	list = append(list, checkWrite(f.dir))
 	if slices.Contains(remote, version) {
 		list = append(list, check{"rely on file locks", checkRisk, version + " may be on another host", "file:///dir on a local disk, or another engine"})
 	}
 	return version, list
-}
-
-// checkWrite writes a file in dir and removes it.
-func checkWrite(dir string) check {
-	const what = "write files in the directory"
-	file, err := os.CreateTemp(dir, "ping-*.tmp")
-	if err == nil {
-		_, err = file.WriteString("sema ping\n")
-		if failed := file.Close(); err == nil {
-			err = failed
-		}
-		if failed := os.Remove(file.Name()); err == nil {
-			err = failed
-		}
-	}
-	c := checkOf(what, err)
-	if err != nil {
-		c.Try = "file:///dir, a directory of this user on a local disk with room"
-	}
-	return c
 }

@@ -40,16 +40,12 @@ func (g *pingPostgres) checks(ctx context.Context) (version string, list []check
 
 // table checks the table and the rights to it, then notifications.
 func (g *pingPostgres) table(ctx context.Context, user string) (list []check) {
-	name := "sema_state" // as pgengine.SQL names it
-	if schema := g.is.options.Schema; schema != "" {
-		name = identifier(schema) + "." + name
-	}
+	name := g.is.table()
 	verbs := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	var there bool
-	may := make([]bool, len(verbs))
-	err := g.pool.QueryRow(ctx, `SELECT t IS NOT NULL, coalesce(has_table_privilege(t, 'SELECT'), false), coalesce(has_table_privilege(t, 'INSERT'), false),
-  coalesce(has_table_privilege(t, 'UPDATE'), false), coalesce(has_table_privilege(t, 'DELETE'), false) FROM (SELECT to_regclass($1::text) AS t) one`, name).
-		Scan(&there, &may[0], &may[1], &may[2], &may[3])
+	var missing []string
+	err := g.pool.QueryRow(ctx, `SELECT t IS NOT NULL, array(SELECT verb FROM unnest($2::text[]) WITH ORDINALITY AS list(verb, n)
+  WHERE NOT has_table_privilege(t, verb) ORDER BY n) FROM (SELECT to_regclass($1::text) AS t) one`, name, verbs).Scan(&there, &missing)
 	what := "find the table " + name
 	switch {
 	case err != nil:
@@ -60,12 +56,6 @@ func (g *pingPostgres) table(ctx context.Context, user string) (list []check) {
 		return []check{{what, checkMissing, "there is no such table in the search path", "sema migrate, as a user who may create tables; ?sema_schema= names another schema"}}
 	}
 	list = append(list, check{What: what, State: checkOK})
-	var missing []string
-	for i, verb := range verbs {
-		if !may[i] {
-			missing = append(missing, verb)
-		}
-	}
 	rights := check{What: strings.Join(verbs, ", ") + " in it", State: checkOK}
 	if len(missing) > 0 {
 		verbs := strings.Join(missing, ", ")

@@ -1,11 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ var redisNeeds = []struct {
 var clusterPublish = []string{"SPUBLISH $kinbox x", "PUBSUB SHARDNUMSUB $kinbox"}
 
 func (r *pingRedis) trip(ctx context.Context) error {
-	err := r.at.redis.Ping(ctx).Err()
+	err := r.at.Redis.Ping(ctx).Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
@@ -60,9 +59,8 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 	if err != nil {
 		return "", []check{checkOf("find the masters of the cluster", err)}
 	}
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		node := &redisNode{client: nodes[name], name: name, cluster: r.at.kind == "cluster", user: r.user()}
-		its := node.checks(ctx, r.at.address.replicas)
+	for _, node := range nodes {
+		its := node.checks(ctx, r.at.replicas)
 		version = node.version(ctx)
 		for i := range its {
 			if its[i].State != checkOK && len(nodes) > 1 {
@@ -82,41 +80,31 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 	return version, list
 }
 
-// nodes are the masters, each with the name of a semaphore that it would keep.
-func (r *pingRedis) nodes(ctx context.Context) (map[string]*redis.Client, error) {
-	switch rdb := r.at.redis.(type) {
-	case *redis.Client:
-		return map[string]*redis.Client{r.name: rdb}, nil
-	case *redis.ClusterClient:
-		names, of := map[*redis.Client]string{}, map[string]*redis.Client{}
-		for i := range 1000 { // enough for all masters with a share of the slots
-			name := fmt.Sprint(r.name, ".", i)
-			node, err := rdb.MasterForKey(ctx, keyOf(name))
-			if err != nil {
-				return nil, err
-			}
-			if names[node] == "" {
-				names[node], of[name] = name, node
-			}
+// nodes are the masters.
+func (r *pingRedis) nodes(ctx context.Context) (list []*redisNode, err error) {
+	user, _, _ := strings.Cut(r.at.user, ":")
+	user = cmp.Or(user, "default")
+	if rdb, ok := r.at.Redis.(*redis.Client); ok {
+		return []*redisNode{{rdb, r.name, false, user}}, nil
+	}
+	cluster := r.at.Redis.(*redis.ClusterClient)
+	for i := range 1000 { // enough for all masters with a share of the slots
+		name := fmt.Sprint(r.name, ".", i)
+		master, err := cluster.MasterForKey(ctx, keyOf(name))
+		if err != nil {
+			return nil, err
 		}
-		return of, nil
+		if !slices.ContainsFunc(list, func(n *redisNode) bool { return n.client == master }) {
+			list = append(list, &redisNode{master, name, true, user})
+		}
 	}
-	return nil, errors.New("the client is of no known kind")
-}
-
-// user is the name of the Redis user.
-func (r *pingRedis) user() string {
-	name, _, _ := strings.Cut(r.at.address.user, ":")
-	if name == "" {
-		return "default"
-	}
-	return name
+	return list, nil
 }
 
 // redisNode is one server.
 type redisNode struct {
 	client  *redis.Client
-	name    string // of a semaphore that nobody uses
+	name    string // of a semaphore that nobody uses, and that it would keep
 	cluster bool
 	user    string
 }
@@ -311,19 +299,10 @@ func (n *redisNode) version(ctx context.Context) string {
 			return "Redis " + server["redis_version"]
 		}
 	}
-	// Every user may say HELLO.
-	fields, _ := n.client.Do(ctx, "HELLO").Result()
-	switch hello := fields.(type) {
-	case map[any]any:
-		if version, ok := hello["version"].(string); ok {
-			return "Redis " + version
-		}
-	case []any:
-		for i := 0; i+1 < len(hello); i += 2 {
-			if version, ok := hello[i+1].(string); ok && hello[i] == "version" {
-				return "Redis " + version
-			}
-		}
+	hello := redis.NewMapStringInterfaceCmd(ctx, "HELLO") // every user may say it
+	_ = n.client.Process(ctx, hello)
+	if version, ok := hello.Val()["version"].(string); ok {
+		return "Redis " + version
 	}
 	return ""
 }

@@ -130,8 +130,7 @@ func (s *pingServer) get(ctx context.Context, method, path string) (status int, 
 		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	answer, err := s.client.Do(r)
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return 0, "", wrapped.Err // without the address
 	}
 	if err != nil {

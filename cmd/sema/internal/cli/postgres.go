@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema/engines/pgengine"
+	"sema/internal/measure"
 )
 
 const tryPostgres = "postgres://user@host:5432/database, and $PGPASSWORD or ~/.pgpass"
@@ -21,8 +22,16 @@ type postgres struct {
 	options pgengine.Options
 }
 
+// table is the name of the table, as pgengine.SQL has it.
+func (is postgres) table() string {
+	if is.options.Schema == "" {
+		return "sema_state"
+	}
+	return pgx.Identifier{is.options.Schema, "sema_state"}.Sanitize()
+}
+
 // postgres reads the URL, which is pgx's but for the options that begin with sema_.
-func (a *address) postgres(lease time.Duration) (is postgres, err error) {
+func (a *address) postgres() (is postgres, err error) {
 	wrong := func(what string) error { return usage(tryPostgres, "%s in the URL %s", what, redact(a.raw)) }
 	query, err := url.ParseQuery(a.query)
 	if err != nil {
@@ -70,8 +79,8 @@ func (a *address) postgres(lease time.Duration) (is postgres, err error) {
 }
 
 // openPostgres opens the engine in a database.
-func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, error) {
-	is, err := a.postgres(lease)
+func openPostgres(a address) (*openEngine, error) {
+	is, err := a.postgres()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +97,7 @@ func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, err
 		_, err := pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'sema', '')")
 		return err
 	}
-	return &openEngine{Engine: e, kind: a.kind, address: a, pool: pool, pg: is, commit: commit, close: func() { _ = e.Close(); pool.Close() }}, nil
+	return &openEngine{Store: measure.Store{Engine: e, Commit: commit}, address: a, pool: pool, pg: is, close: func() { _ = e.Close(); pool.Close() }}, nil
 }
 
 const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.
@@ -104,63 +113,35 @@ makes your other tables.`
 
 func (p *program) migrateCommand() *cobra.Command {
 	show := false
-	cmd := &cobra.Command{
-		Use:   "migrate [--print]",
-		Short: "Make the table for semaphores in PostgreSQL",
-		Long:  migrateHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := address{}, error(nil)
-			if raw := p.rawURL(); raw != "" {
-				if a, err = parseAddress(raw); err != nil {
-					return err
-				}
-			}
-			p.secrets = a.secrets()
-			if a.kind != "postgres" && (!show || p.rawURL() != "") {
-				return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
-			}
-			is := postgres{}
-			if a.kind == "postgres" {
-				if is, err = a.postgres(defaultLease); err != nil {
-					return err
-				}
-			}
-			if show {
-				return p.write("%s", is.options.SQL())
-			}
-			return p.migrate(cmd.Context(), is)
-		},
-	}
+	cmd := p.newCommand("migrate [--print]", "Make the table for semaphores in PostgreSQL", migrateHelp, func(cmd *cobra.Command, _ []string) error {
+		a, err := p.readURL()
+		switch {
+		case err != nil:
+			return err
+		case show && p.rawURL() == "":
+			return p.write("%s", (&pgengine.Options{}).SQL())
+		case a.kind != "postgres":
+			return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
+		}
+		at, err := openPostgres(a)
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		if show {
+			return p.write("%s", at.pg.options.SQL())
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
+		defer cancel()
+		if err := at.Engine.(*pgengine.Engine).Migrate(ctx); err != nil {
+			return unreachable("migrate", "", err)
+		}
+		if p.json {
+			return p.writeJSON(map[string]bool{"migrated": true})
+		}
+		return p.write("the table %s is there\n", at.pg.table())
+	})
 	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and do nothing")
 	p.jsonFlag(cmd, "migrate prints an object:\n  migrated (true)")
 	return cmd
-}
-
-func (p *program) migrate(ctx context.Context, is postgres) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	pool, err := pgxpool.NewWithConfig(ctx, is.config)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	e, err := pgengine.New(pool, &is.options)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = e.Close() }()
-	if err := e.Migrate(ctx); err != nil {
-		return unreachable("migrate", "", err)
-	}
-	if p.json {
-		return p.writeJSON(struct {
-			Migrated bool `json:"migrated"`
-		}{true})
-	}
-	table := "sema_state"
-	if is.options.Schema != "" {
-		table = pgx.Identifier{is.options.Schema, table}.Sanitize()
-	}
-	return p.write("the table %s is there\n", table)
 }

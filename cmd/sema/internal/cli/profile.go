@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 )
 
 // serveProfiles answers with profiles of the process at an address of this host,
@@ -26,12 +27,9 @@ func serveProfiles(address string) (at string, closing func(), err error) {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	h := &http.Server{Handler: ownHost(mux)}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = h.Serve(l) // until it is closed
-	}()
-	return l.Addr().String(), func() { _ = h.Close(); <-ended }, nil
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = h.Serve(l) }) // until it is closed
+	return l.Addr().String(), func() { _ = h.Close(); serving.Wait() }, nil
 }
 
 // ownHost answers requests for an address of this host, so that no web page reaches

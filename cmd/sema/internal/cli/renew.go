@@ -20,38 +20,30 @@ stays lost: the exit code is then 76.`
 
 func (p *program) renewCommand() *cobra.Command {
 	var lease time.Duration
-	cmd := &cobra.Command{
-		Use:               "renew [flags] NAME PERMIT",
-		Short:             "Renew the lease of a permit",
-		Long:              renewHelp,
-		Args:              needArgs(2, 2, "NAME PERMIT"),
-		ValidArgsFunction: p.completeNamePermit,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if lease == 0 && cmd.Flags().Changed("lease") {
-				return usage("--lease 30s", "lease 0s: want more than nothing")
-			}
-			e, closing, err := p.engine(cmp.Or(lease, defaultLease))
-			if err != nil {
-				return err
-			}
-			defer closing()
-			permit, lease, err := renew(cmd.Context(), e, args[0], args[1], lease)
-			if err != nil {
-				return unreachable("renew", args[0], err)
-			}
-			if p.json {
-				return p.writeJSON(struct {
-					Name   string  `json:"name"`
-					Permit string  `json:"permit"`
-					Token  int64   `json:"token"`
-					Lease  float64 `json:"lease_seconds"`
-				}{args[0], args[1], permit.Token(), lease.Seconds()})
-			}
-			return nil
-		},
-	}
+	cmd := p.newCommand("renew [flags] NAME PERMIT", "Renew the lease of a permit", renewHelp, func(cmd *cobra.Command, args []string) error {
+		if lease == 0 && cmd.Flags().Changed("lease") {
+			return usage("--lease 30s", "lease 0s: want more than nothing")
+		}
+		at, err := p.open(cmp.Or(lease, defaultLease))
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		permit, lease, err := renew(cmd.Context(), at.Engine, args[0], args[1], lease)
+		if err != nil {
+			return unreachable("renew", args[0], err)
+		}
+		if p.json {
+			return p.writeJSON(struct {
+				Name   string  `json:"name"`
+				Permit string  `json:"permit"`
+				Token  int64   `json:"token"`
+				Lease  float64 `json:"lease_seconds"`
+			}{args[0], args[1], permit.Token(), lease.Seconds()})
+		}
+		return nil
+	})
 	cmd.Flags().Var(durationOf(&lease, 0), "lease", "length of the new lease (default: as acquire was told)")
-	cmd.Flags().Lookup("lease").DefValue = ""
 	p.jsonFlag(cmd, "renew prints an object:\n  name, permit, token, lease_seconds")
 	return cmd
 }

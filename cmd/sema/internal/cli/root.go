@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sema"
 	"sema/engine"
 )
 
@@ -38,7 +38,7 @@ func Root() *cobra.Command {
 	root.DisableAutoGenTag = true // the same pages every day
 	for _, c := range root.Commands() {
 		if fields := c.Annotations[jsonMark]; fields != "" {
-			c.Long = help(c.Long, "With --json, "+fields)
+			c.Long += "\n\nWith --json, " + fields
 		}
 	}
 	return root
@@ -94,15 +94,14 @@ func (p *program) root(args ...string) *cobra.Command {
 	root.SetHelpCommand(helpCommand)
 	root.AddCommand(helpCommand)
 	p.helpOfNothing(root)
-	group(root)
 	return root
 }
 
 // flagText is the error of a flag without strconv's words.
 func flagText(err error) string {
-	var value *pflag.InvalidValueError
-	var number *strconv.NumError
-	if !errors.As(err, &value) || !errors.As(err, &number) {
+	value, ok := errors.AsType[*pflag.InvalidValueError](err)
+	number, ok2 := errors.AsType[*strconv.NumError](err)
+	if !ok || !ok2 {
 		return err.Error()
 	}
 	want := "a whole number"
@@ -117,27 +116,35 @@ func flagText(err error) string {
 	return fmt.Sprintf("--%s %s: want %s", value.GetFlag().Name, value.GetValue(), want)
 }
 
-// needArgs checks the number of arguments; words names them.
-func needArgs(least, most int, words string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+// newCommand is a command. The words behind [flags] in use are its arguments, and a shell
+// offers them. The first is a name, or a text with the same bounds; one in brackets may be
+// missing.
+func (p *program) newCommand(use, short, long string, run func(*cobra.Command, []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, RunE: run}
+	_, words, _ := strings.Cut(use, " [flags] ")
+	most := len(strings.Fields(words))
+	least := most - strings.Count(words, "[")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage(cmd.CommandPath()+" --help", "want %s %s", cmd.CommandPath(), words)
+			return usage(cmd.CommandPath()+" --help", "want %s %s", cmd.CommandPath(), cmp.Or(words, "without arguments"))
 		}
 		if least > 0 {
 			return checkName(args[0])
 		}
 		return nil
 	}
+	if strings.HasPrefix(words, "NAME") {
+		cmd.ValidArgsFunction = p.complete(words)
+	}
+	return cmd
 }
 
 // checkName refuses a name that no semaphore can have, before anything is done.
 func checkName(name string) error {
-	err := engine.ValidateName(name)
-	var argument *sema.ArgumentError
-	if errors.As(err, &argument) {
+	if err := engine.ValidateName(name); err != nil {
 		return usage("a name of 1 to 255 bytes, such as github-api", "%s", err)
 	}
-	return err
+	return nil
 }
 
 // write prints to standard output.

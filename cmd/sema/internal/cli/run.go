@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/cmd/sema/internal/guard"
 )
 
 const runHelp = `Take a permit, run a command, give the permit back.
@@ -41,10 +43,15 @@ type runFlags struct {
 func (p *program) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:               "run [flags] NAME -- COMMAND [ARG...]",
-		Short:             "Run a command while holding a permit",
-		Long:              runHelp,
-		ValidArgsFunction: p.completeCommand,
+		Use:   "run [flags] NAME -- COMMAND [ARG...]",
+		Short: "Run a command while holding a permit",
+		Long:  runHelp,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault // what the shell itself offers
+			}
+			return p.complete("NAME")(cmd, args, start)
+		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			try := p.command("run", "NAME -- COMMAND [ARG...]")
 			switch dash := cmd.ArgsLenAtDash(); {
@@ -98,23 +105,17 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with "." means it
 		return notStarted(words[0], err) // before anything is waited for
 	}
-	defer adopt()()
+	defer guard.Adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)
-	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label, Adapt: f.is}
-	if o.Label == "" {
-		o.Label = labelOf(words)
-	}
+	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: cmp.Or(f.label, labelOf(words)), Adapt: f.is}
 	h, err := p.take(cmd.Context(), &f.takeFlags, name, o, signals)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 
-	c := command{path: path, args: words, env: p.commandEnv(h, name), life: h.life, ignore: alsoIgnored()}
-	if f.slots {
-		c.env = append(c.env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
-	}
+	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name, f.slots), Life: h.life, Ignore: alsoIgnored()}
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
 		warn: f.onLost == "warn", overload: f.overload, signals: signals,
@@ -123,20 +124,23 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 }
 
 // commandEnv is the environment of a command under a permit.
-func (p *program) commandEnv(h *holding, name string) []string {
-	held := strings.TrimSpace(p.getenv(heldVariable) + " " + h.ID())
-	env := slices.DeleteFunc(slices.Clone(p.env), func(entry string) bool { return strings.HasPrefix(entry, "SEMA_SLOT=") })
-	for _, v := range [][2]string{
-		{"SEMA_NAME", name},
-		{"SEMA_PERMIT", h.ID()},
-		{"SEMA_TOKEN", strconv.FormatInt(h.Token(), 10)},
-		{"SEMA_LIMIT", strconv.Itoa(h.limit)},
-		{heldVariable, held},
-	} {
-		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, v[0]+"=") })
-		env = append(env, v[0]+"="+v[1])
+func (p *program) commandEnv(h *holding, name string, slots bool) []string {
+	ours := []string{
+		"SEMA_NAME=" + name,
+		"SEMA_PERMIT=" + h.ID(),
+		"SEMA_TOKEN=" + strconv.FormatInt(h.Token(), 10),
+		"SEMA_LIMIT=" + strconv.Itoa(h.limit),
+		heldVariable + "=" + strings.TrimSpace(p.getenv(heldVariable)+" "+h.ID()),
+		"SEMA_SLOT=" + strconv.Itoa(h.Slot()),
 	}
-	return env
+	env := slices.DeleteFunc(slices.Clone(p.env), func(outer string) bool {
+		name, _, _ := strings.Cut(outer, "=")
+		return slices.ContainsFunc(ours, func(own string) bool { return strings.HasPrefix(own, name+"=") })
+	})
+	if !slots {
+		ours = ours[:len(ours)-1]
+	}
+	return append(env, ours...)
 }
 
 // notStarted is a command that does not run: exit code 127 if there is none,

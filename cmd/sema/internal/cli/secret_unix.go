@@ -6,7 +6,11 @@ import "os"
 
 // ownOnly refuses a file with secrets that everybody on this host can read, or
 // others can write.
-func ownOnly(what, path string, info os.FileInfo) error {
+func ownOnly(what, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return usage("another file", "%s: %v", what, err)
+	}
 	if info.IsDir() {
 		return usage("a file", "%s %s: is a directory", what, printable(path, 200))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/adapt"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/server"
@@ -51,13 +51,8 @@ type serveFlags struct {
 
 func (p *program) serveCommand() *cobra.Command {
 	f := serveFlags{}
-	cmd := &cobra.Command{
-		Use:   "serve [flags]",
-		Short: "Offer semaphores over HTTP",
-		Long:  serveHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), f) },
-	}
+	cmd := p.newCommand("serve [flags]", "Offer semaphores over HTTP", serveHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), f) })
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen, "listen", defaultListen, "address and port; port 0: any free port")
@@ -81,9 +76,14 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(&lineCleaner{p}, nil))
 	o := server.Options{Log: log, AccessLog: f.accessLog}
-	var err error
-	if o.Tokens, err = readTokens(f.tokens); err != nil {
-		return err
+	if f.tokens != "" {
+		err := withTokens(f.tokens, func(in io.Reader) (err error) {
+			o.Tokens, err = server.ReadTokens(in)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if err := checkListen(f.listen, o.Tokens != nil); err != nil {
 		return err
@@ -91,8 +91,12 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := f.readProxy(&o); err != nil {
 		return err
 	}
-	certificate := certificate{}
-	if o.TLS, err = certificate.config(f.cert, f.key); err != nil {
+	readCertificate, err := f.certificate(&o)
+	if err != nil {
+		return err
+	}
+	adapts, err := readAdapts(f.adapt)
+	if err != nil {
 		return err
 	}
 	if f.auditRequired && f.audit == "" {
@@ -121,13 +125,6 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := lastingError(ctx, at.Engine); err != nil {
 		return err
 	}
-	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Event) {
-		log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
-	})
-	if err != nil {
-		return err
-	}
-	defer adapted()
 	figures, unmount, err := mount(at, &o, f.history)
 	if err != nil {
 		return err
@@ -153,25 +150,30 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if profiles != "" {
 		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
 	}
-	var files sync.WaitGroup
-	defer files.Wait()
-	reading, end := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
+	serving, end := context.WithCancel(ctx)
 	defer end()
+	for _, a := range adapts {
+		others.Go(func() {
+			_ = adapt.Control(serving, at.Engine, a.name, a.is, func(c sema.Event) { // it ends with serving
+				log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
+			})
+		})
+	}
 	if o.Tokens != nil {
-		files.Go(func() {
-			p.reread(reading, log, "token file", func() error {
+		others.Go(func() {
+			p.reread(serving, log, "token file", func() error {
 				err := withTokens(f.tokens, o.Tokens.Reread)
-				if err == nil {
-					warnExpired(log, o.Tokens)
+				if err == nil && o.Tokens.Expired() {
+					log.Warn("all tokens have expired: nobody is let in", "try", "a line with a later day in the token file")
 				}
 				return err
 			}, f.tokens)
 		})
 	}
 	if o.TLS != nil {
-		files.Go(func() {
-			p.reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
-		})
+		others.Go(func() { p.reread(serving, log, "certificate", readCertificate, f.cert, f.key) })
 	}
 	err = s.Serve(ctx, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
@@ -184,38 +186,13 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 // lastingError is what the engine answers if that will stay so, such as for a database
 // that does not exist. An engine that is away may come.
 func lastingError(ctx context.Context, e sema.Engine) error {
-	o, err := sema.Operate(e, "sema-readyz")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = o.Close() }() // it has nothing to say
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err = o.State(ctx)
-	var failure *engine.Error
-	if errors.As(err, &failure) && !failure.Temporary && ctx.Err() == nil {
+	err := look(ctx, e, "serve", "sema-readyz")
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
 		return err
 	}
 	return nil
-}
-
-// readTokens reads the token file, if there is one.
-func readTokens(path string) (tokens *server.Tokens, err error) {
-	if path == "" {
-		return nil, nil //nolint:nilnil // no file is no tokens
-	}
-	err = withTokens(path, func(in io.Reader) (err error) {
-		tokens, err = server.ReadTokens(in)
-		return err
-	})
-	return tokens, err
-}
-
-// warnExpired says so if nobody is let in.
-func warnExpired(log *slog.Logger, tokens *server.Tokens) {
-	if tokens.Expired() {
-		log.Warn("all tokens have expired: nobody is let in", "try", "a line with a later day in the token file")
-	}
 }
 
 // withTokens opens the token file for read.
@@ -225,11 +202,7 @@ func withTokens(path string, read func(io.Reader) error) error {
 		return usage("a file that this user can read", "token file: %v", err)
 	}
 	defer func() { _ = in.Close() }()
-	info, err := in.Stat()
-	if err != nil {
-		return usage("another file", "token file: %v", err)
-	}
-	if err := ownOnly("token file", path, info); err != nil {
+	if err := ownOnly("token file", path); err != nil {
 		return err
 	}
 	if err := read(in); err != nil {
@@ -274,37 +247,30 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// certificate is the server's, as it was last read.
-type certificate struct {
-	pair atomic.Pointer[tls.Certificate]
-}
-
-// config is what a server with a certificate answers with; nil: there is none.
-func (c *certificate) config(cert, key string) (*tls.Config, error) {
-	if cert == "" && key == "" {
+// certificate has o answer with the certificate that read has read last; a nil read:
+// there is none.
+func (f *serveFlags) certificate(o *server.Options) (read func() error, err error) {
+	if f.cert == "" && f.key == "" {
 		return nil, nil //nolint:nilnil // no certificate is no TLS
 	}
-	if cert == "" || key == "" {
+	if f.cert == "" || f.key == "" {
 		return nil, usage("both", "--tls-cert and --tls-key belong together")
 	}
-	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }
-	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}, c.read(cert, key)
-}
-
-func (c *certificate) read(cert, key string) error {
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return usage("two files in PEM format that belong together", "certificate: %v", err)
+	var last atomic.Pointer[tls.Certificate]
+	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return last.Load(), nil }
+	o.TLS = &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}
+	read = func() error {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return usage("two files in PEM format that belong together", "certificate: %v", err)
+		}
+		if err := ownOnly("key", f.key); err != nil {
+			return err
+		}
+		last.Store(&pair)
+		return nil
 	}
-	info, err := os.Stat(key)
-	if err == nil {
-		err = ownOnly("key", key, info)
-	}
-	if err != nil {
-		return err
-	}
-	c.pair.Store(&pair)
-	return nil
+	return read, read()
 }
 
 // openAudit opens the audit log, if there is to be one.
@@ -343,10 +309,6 @@ type lineCleaner struct{ p *program }
 
 // Write implements io.Writer.
 func (c *lineCleaner) Write(line []byte) (int, error) {
-	c.p.mu.Lock()
-	defer c.p.mu.Unlock()
-	if _, err := fmt.Fprintln(c.p.stderr, c.p.clean(string(line))); err != nil {
-		return 0, err
-	}
+	c.p.writeLine(c.p.clean(string(line)))
 	return len(line), nil
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,23 +22,16 @@ hundred of them, the one with the most waiters at the top; then the waiters, key
 by key.`
 
 func (p *program) showCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "show [flags] NAME",
-		Short:             "Show limit, holders and waiters of a semaphore",
-		Long:              showHelp,
-		Args:              needArgs(1, 1, "NAME"),
-		ValidArgsFunction: p.completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := p.state(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if p.json {
-				return p.writeJSON(view.Of(args[0], st))
-			}
-			return p.write("%s", table(args[0], st))
-		},
-	}
+	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
+		st, err := p.state(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if p.json {
+			return p.writeJSON(view.Of(args[0], st))
+		}
+		return p.write("%s", table(args[0], st))
+	})
 	p.jsonFlag(cmd, `show prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it stays when idle),
   paused (no permits are granted), used, free (weights), holding (permits),
@@ -62,62 +54,66 @@ func (p *program) showCommand() *cobra.Command {
 
 // table is a semaphore for human eyes. Text that others wrote is made printable.
 func table(name string, st sema.State) string {
-	var b strings.Builder
-	pinned := ""
+	rule := ""
+	if st.PerKey > 0 {
+		rule = fmt.Sprintf(", %d per key", st.PerKey)
+	}
 	if st.Pinned {
-		pinned = " (pinned)"
+		rule += " (pinned)"
 	}
 	if st.Paused {
-		pinned += ", paused"
+		rule += ", paused"
 	}
-	if st.PerKey > 0 {
-		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
-	}
-	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
-	if text := view.Adapts(st); text != "" {
-		fmt.Fprintf(&b, "%s\n", text)
-	}
-	if text := releases(st); text != "" {
-		fmt.Fprintf(&b, "%s\n", text)
-	}
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	shown := view.Of(name, st)
-	tableOfKeys(t, shown.Keys)
-	_ = t.Flush() // into memory
-	key := func(string) string { return "" }
-	column := ""
-	if len(st.Keys) > 0 {
-		column, key = "KEY\t", func(k string) string { return printable(k, 60) + "\t" }
-	}
-	if len(st.Holders) > 0 {
-		fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", column)
-	}
-	for _, h := range view.ByToken(st.Holders) {
-		age := "?"
-		if h.Token != 0 {
-			age = brief(h.Age)
+	head := fmt.Sprintf("%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, rule, st.Used, max(0, st.Limit-st.Used), st.Waiting())
+	for _, text := range []string{view.Adapts(st), releases(st)} {
+		if text != "" {
+			head += text + "\n"
 		}
-		revoked := ""
-		if h.Revoked {
-			revoked = " (revoked)"
+	}
+	shown, keyed := view.Of(name, st), len(st.Keys) > 0
+	return head + aligned(func(t io.Writer) { tableOfKeys(t, shown.Keys) }) + aligned(func(t io.Writer) {
+		if len(st.Holders) > 0 {
+			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 		}
-		fmt.Fprintf(t, "%s\t%s%d\t%s\t%s%s\t%s\t%d\t%s\n", h.ID, key(h.Key), h.Weight, age, brief(h.Left), revoked,
-			printable(h.Client.Host, 60), h.Client.PID, printable(h.Client.Label, 60))
-	}
-	_ = t.Flush() // into memory
-	if len(st.Waiters) > 0 {
-		fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", column)
-	}
-	for i, w := range st.Waiters {
-		behind := ""
-		if w.Behind > 0 {
-			behind = fmt.Sprintf(" (+%d)", w.Behind)
+		for _, h := range view.ByToken(st.Holders) {
+			revoked := ""
+			if h.Revoked {
+				revoked = " (revoked)"
+			}
+			fmt.Fprintf(t, "%s\t%s%d\t%s\t%s%s\t%s\n", h.ID, keyCell(keyed, h.Key), h.Weight, held(h), brief(h.Left), revoked, hostPIDLabel(h.Client))
 		}
-		fmt.Fprintf(t, "%s\t%s%d\t%s\t%d\t%s\t%d\t%s%s\n", w.ID, key(w.Key), w.Weight, brief(w.Waiting), shown.Waiters[i].Position,
-			printable(w.Client.Host, 60), w.Client.PID, printable(w.Client.Label, 60), behind)
+	}) + aligned(func(t io.Writer) {
+		if len(st.Waiters) > 0 {
+			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
+		}
+		for i, w := range st.Waiters {
+			behind := ""
+			if w.Behind > 0 {
+				behind = fmt.Sprintf(" (+%d)", w.Behind)
+			}
+			fmt.Fprintf(t, "%s\t%s%d\t%s\t%d\t%s%s\n", w.ID, keyCell(keyed, w.Key), w.Weight, brief(w.Waiting), shown.Waiters[i].Position, hostPIDLabel(w.Client), behind)
+		}
+	})
+}
+
+// keyCell is the cell of a key; there is none where no keys are.
+func keyCell(keyed bool, key string) string {
+	if !keyed {
+		return ""
 	}
-	_ = t.Flush()
-	return b.String()
+	return printable(key, 60) + "\t"
+}
+
+// held is how long a permit has been held, for an eye.
+func held(h engine.Holder) string {
+	if h.Token == 0 {
+		return "?"
+	}
+	return brief(h.Age)
+}
+
+func hostPIDLabel(c engine.Client) string {
+	return fmt.Sprintf("%s\t%d\t%s", printable(c.Host, 60), c.PID, printable(c.Label, 60))
 }
 
 // releases says how many of those who hold and wait run which release of sema, if they

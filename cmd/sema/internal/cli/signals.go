@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/signal"
 )
@@ -9,7 +11,7 @@ import (
 // millisecond, so that is done beside other work.
 type signals struct {
 	C     chan os.Signal
-	begun chan struct{}
+	begun chan struct{} // closed when no signal ends the program any more
 }
 
 func catchSignals() *signals {
@@ -21,10 +23,29 @@ func catchSignals() *signals {
 	return s
 }
 
-// wait returns when no signal ends the program any more.
-func (s *signals) wait() { <-s.begun }
-
 func (s *signals) stop() {
-	s.wait()
+	<-s.begun
 	signal.Stop(s.C)
+}
+
+// untilSignal runs f. A signal of caught ends f's context, and the program then ends by
+// that signal; by a second one at once.
+func untilSignal(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, caught()...)
+	go func() {
+		defer signal.Stop(signals)
+		select {
+		case s := <-signals:
+			cancel(bySignal(s))
+		case <-ctx.Done():
+		}
+	}()
+	err := f(ctx)
+	if stopped, ok := errors.AsType[*exit](context.Cause(ctx)); ok {
+		return stopped
+	}
+	return err
 }

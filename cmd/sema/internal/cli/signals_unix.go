@@ -38,7 +38,3 @@ func alsoIgnored() []syscall.Signal {
 	}
 	return nil
 }
-
-// ends says whether a signal ends what the program does: all but a change of
-// the window.
-func ends(s os.Signal) bool { return s != syscall.SIGWINCH }

@@ -11,6 +11,3 @@ func caught() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // alsoIgnored: nothing.
 func alsoIgnored() []syscall.Signal { return nil }
-
-// ends says whether a signal ends what the program does.
-func ends(os.Signal) bool { return true }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -28,16 +27,6 @@ func graceOf(lease, killAfter time.Duration) grace {
 	return g
 }
 
-// command is what to run.
-type command struct {
-	path   string
-	args   []string // with the program's name
-	env    []string
-	life   *os.File         // keeps the permit's holder alive to others; nil: none
-	ignore []syscall.Signal // in addition to those that sema ignores
-	held   func() bool      // whether a command that was suspended may run on
-}
-
 // supervisor runs a command under a permit.
 type supervisor struct {
 	*program
@@ -48,99 +37,104 @@ type supervisor struct {
 	overload []int // exit codes that say that the limit was too much
 	signals  *signals
 
-	command *process
+	command *guard.Process
 	lease   time.Duration
 	told    time.Time // the deadline the guard knows
 
-	gone     bool // no process of the command is left
 	stopping bool // the permit was lost, and the command told to end
 	overdue  bool // the guard killed it
 	broken   bool // the guard died, and the command with it
 }
 
 // run starts the command, sees it through and gives the permit back.
-func (s *supervisor) run(ctx context.Context, c command) error {
+func (s *supervisor) run(ctx context.Context, c guard.Command) error {
 	select {
 	case sig := <-s.signals.C: // it came between the permit and the command
-		return (&interrupted{sig}).asExit()
+		return bySignal(sig)
 	default:
 	}
-	c.held = func() bool { return s.warn || s.Err() == nil }
+	c.Held = func() bool { return s.warn || s.Err() == nil }
 	var err error
-	if s.command, err = startProcess(c); err != nil {
-		return notStarted(c.args[0], err)
+	if s.command, err = guard.Start(c); err != nil {
+		return notStarted(c.Args[0], err)
 	}
-	defer s.command.close()
+	defer s.command.Close()
 	code, err := s.watch(ctx)
 	if err != nil {
-		return notStarted(c.args[0], err)
+		return notStarted(c.Args[0], err)
 	}
 	return s.settle(code)
 }
 
-// watch waits for the command's end, and ends it when the permit is lost. The
-// error is that it was not started.
+// watch waits for the command's end, and ends it when the permit is lost: then it waits
+// until all of it is gone. A process of another user cannot be killed: it has the permit
+// as long as it runs. A signal ends the wait for it; the guard then goes on with it. The
+// error is that the command was not started.
 func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	lost, cancelled := s.Context(context.WithoutCancel(ctx)).Done(), ctx.Done()
 	var kill, enough <-chan time.Time
+	end := func() {
+		kill, enough = nil, time.After(lingering)
+		s.command.Kill()
+	}
 	// Renewals are noticed by looking, several times between two.
 	look := time.NewTicker(max(s.lease/16, 10*time.Millisecond))
 	defer look.Stop()
 	s.extend()
-	for {
+	ended, gone, said := false, false, false
+	for !ended || s.stopping && !gone {
 		select {
-		case e := <-s.command.events():
+		case e := <-s.command.Events:
 			switch e.Kind {
 			case guard.Failed:
 				return 0, e.Err
 			case guard.Ended:
-				if s.stopping {
-					s.outlive(kill)
+				code, ended, said = e.Code, true, false
+				if s.stopping && kill == nil {
+					end() // whoever joined since
 				}
-				return e.Code, nil
+			case guard.Gone:
+				gone = true
+			case guard.Overdue:
+				s.overdue = true
 			case guard.Broken:
+				s.command.Kill() // all its processes: on Linux the guard does it, guard/child.go
+				if ended {
+					return code, nil
+				}
 				s.broken = true
-				s.command.kill() // all its processes: on Linux the guard does it, guard/child.go
 				return -int(syscall.SIGKILL), nil
-			default:
-				s.note(e)
 			}
 		case sig := <-s.signals.C:
-			s.command.signal(sig)
+			if !ended {
+				s.command.Signal(sig.(syscall.Signal))
+			} else if said {
+				return code, nil
+			}
 		case <-cancelled:
 			cancelled = nil
-			s.command.terminate()
+			s.command.Terminate()
 		case <-lost:
 			lost = nil
 			if s.warn {
 				s.say("%v; the command runs on without a permit", s.Err())
 				continue
 			}
-			s.command.terminate()
+			s.command.Terminate()
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
 			s.say("%v; stopping the command", s.Err())
 		case <-kill:
-			kill, enough = nil, time.After(lingering)
-			s.command.kill()
+			end()
 		case <-enough:
-			enough = nil
-			s.sayLingering()
+			enough, said = nil, true
+			s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
 		case text := <-s.notes:
 			s.say("%s", text)
 		case <-look.C:
 			s.extend()
 		}
 	}
-}
-
-// note handles the events that do not end the watch.
-func (s *supervisor) note(e guard.Event) {
-	switch e.Kind {
-	case guard.Gone:
-		s.gone = true
-	case guard.Overdue:
-		s.overdue = true
-	}
+	return code, nil
 }
 
 // untilKill is how long a command that was told to stop may take: no longer
@@ -153,45 +147,6 @@ func (g grace) untilKill(now, deadline time.Time) time.Duration {
 // lingering is how long killed processes are waited for in silence.
 const lingering = 5 * time.Second
 
-// outlive waits until the rest of a stopped command is gone too, and kills it
-// in time. kill is nil if that has been done. A process of another user cannot
-// be killed: it has the permit as long as it runs, so outlive waits for it. A
-// signal ends the wait; the guard then goes on with it.
-func (s *supervisor) outlive(kill <-chan time.Time) {
-	var enough <-chan time.Time
-	end := func() {
-		kill, enough = nil, time.After(lingering)
-		s.command.kill()
-	}
-	if kill == nil {
-		end() // whoever joined since
-	}
-	said := false
-	for !s.gone {
-		select {
-		case e := <-s.command.events():
-			if e.Kind == guard.Broken {
-				s.command.kill()
-				return
-			}
-			s.note(e)
-		case <-kill:
-			end()
-		case <-enough:
-			s.sayLingering()
-			said = true
-		case <-s.signals.C: // it is being stopped already
-			if said {
-				return
-			}
-		}
-	}
-}
-
-func (s *supervisor) sayLingering() {
-	s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
-}
-
 // extend has the guard know of a renewal.
 func (s *supervisor) extend() {
 	deadline := s.Deadline()
@@ -200,7 +155,7 @@ func (s *supervisor) extend() {
 	}
 	s.told = deadline
 	// Half of the spare time: the guard acts only if we do not.
-	s.command.until(deadline.Add(s.grace.margin - s.grace.spare/2))
+	s.command.Until(deadline.Add(s.grace.margin - s.grace.spare/2))
 }
 
 // settle gives the permit back and decides about the exit code.

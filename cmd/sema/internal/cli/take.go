@@ -39,7 +39,6 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; stays until somebody sets another limit")
 	flags.Var(durationOf(&f.wait, 0), "wait", "longest wait for a permit: seconds, or 1m30s; without it, for ever")
-	flags.Lookup("wait").DefValue = "" // help would say 0s
 	flags.BoolVar(&f.noWait, "no-wait", false, "take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
 	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
@@ -50,22 +49,12 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "key", "", "the tenant, host or other key that the permit counts for")
 	flags.IntVar(&f.perKey, "per-key", 0, "with -n: how much each key may hold (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
-	flags.Lookup("head-start").DefValue = ""
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
 	lessUsed(cmd, "key", "per-key", "head-start", "on-conflict")
 }
 
 // policies are the values of --on-conflict.
 var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "adopt": sema.LimitStored, "refuse": sema.LimitStrict}
-
-// policy is what to do about a stored limit. Without -n there is none to put in its
-// place.
-func (f *takeFlags) policy() sema.LimitPolicy {
-	if !f.limitGiven {
-		return sema.LimitStored
-	}
-	return policies[f.conflict]
-}
 
 // check refuses combinations that make no sense. Ranges are the library's to
 // check.
@@ -98,55 +87,43 @@ func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0
 // holding is a permit that was taken, and what was learned on the way.
 type holding struct {
 	*sema.Permit
-	sem   *sema.Semaphore
 	limit int           // as stored
 	notes <-chan string // what an observer has to say
-	life  *os.File      // keeps the permit's holder alive to others; nil: the engine has none
+	life  *os.File      // as long as a process has it open, others see the permit's holder alive; nil: the engine has none
 	close func()        // gives the permit back, unless it is detached, and ends all traffic
-}
-
-// interrupted is the cause of a wait that a signal ended.
-type interrupted struct{ signal os.Signal }
-
-func (e *interrupted) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
-
-// asExit gives a wait that a signal ended its exit code.
-func (e *interrupted) asExit() error {
-	if n, ok := e.signal.(syscall.Signal); ok {
-		return &exit{code: -int(n)}
-	}
-	return &exit{code: -int(syscall.SIGINT)}
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
 // permit's context does not end with a signal that comes later.
 func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals *signals) (h *holding, err error) {
-	engine, closeEngine, err := p.engine(f.lease)
+	at, err := p.open(f.lease)
 	if err != nil {
 		return nil, err
 	}
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
-	o.PerKey = f.perKey
-	sem, err := sema.New(engine, name, f.limit, &o)
+	o.Lease, o.Observer, o.Patient, o.PerKey = f.lease, w.observer(), true, f.perKey
+	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
+		o.OnConflict = sema.LimitStored
+	}
+	sem, err := sema.New(at.Engine, name, f.limit, &o)
 	if err != nil {
-		closeEngine()
+		at.close()
 		return nil, err
 	}
 	w.sem = sem
 	closing := func() {
 		w.cancel(nil)
 		_ = sem.Close() // waits until what was asked for is given back
-		closeEngine()
+		at.close()
 	}
-	signals.wait()
+	<-signals.begun
 	began := time.Now()
-	permit, err := w.acquire(ctx, engine, signals)
+	permit, err := w.acquire(ctx, at.Engine, signals)
 	if err != nil {
 		err = w.explain(ctx, err)
-		return nil, closeOrLeave(closing, closeEngine, signals, err)
+		return nil, closeOrLeave(closing, at.close, signals, err)
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
@@ -160,9 +137,11 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		}
 		cancel()
 	}
-	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
-	if h.life, err = life(engine); err != nil && f.verbose {
-		p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+	h = &holding{Permit: permit, limit: limit, notes: notes, close: closing}
+	if e, ok := at.Engine.(interface{ Life() (*os.File, error) }); ok {
+		if h.life, err = e.Life(); err != nil && f.verbose {
+			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+		}
 	}
 	return h, nil
 }
@@ -190,24 +169,9 @@ func closeOrLeave(closing, closeEngine func(), signals *signals, err error) erro
 		case <-done:
 			return err
 		case s := <-signals.C:
-			return (&interrupted{s}).asExit()
+			return bySignal(s)
 		}
 	}
-}
-
-// fits refuses a weight that is above the limit we would store, were we the
-// first: nothing is changed then.
-func (w *watch) fits(ctx context.Context, e sema.Engine) error {
-	if w.flags.weight <= w.flags.limit {
-		return nil
-	}
-	return operate(ctx, e, "acquire", w.name, func(ctx context.Context, o *sema.Operator) error {
-		_, err := o.State(ctx)
-		if errors.Is(err, sema.ErrNotFound) {
-			return usage(fmt.Sprintf("-n %d", w.flags.weight), "weight %d is above the limit %d", w.flags.weight, w.flags.limit)
-		}
-		return err
-	})
 }
 
 // awayAfter is how long the engine is away before a wait says so.
@@ -242,7 +206,8 @@ func (w *watch) ofKey() string {
 
 // observer passes on what happens.
 func (w *watch) observer() sema.Observer {
-	o := sema.Observer{
+	return sema.Observer{
+		RenewFailed: func(e sema.Event) { w.failed(e.Err) },
 		Queued: func(e sema.Event) {
 			w.ahead.Store(int64(e.Ahead))
 			if w.away.Swap(told) == told {
@@ -268,8 +233,6 @@ func (w *watch) observer() sema.Observer {
 			}
 		},
 	}
-	o.RenewFailed = func(e sema.Event) { w.failed(e.Err) }
-	return o
 }
 
 // note has a line said by the goroutine that has the terminal, without ever blocking.
@@ -322,15 +285,11 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		defer done()
 	}
 	for {
-		err := w.fits(ctx, e)
-		if err == nil {
-			err = w.deadlock(ctx)
-		}
+		err := w.inVain(ctx, e)
 		if err == nil {
 			break
 		}
-		var silent *engine.Error
-		if try || ctx.Err() != nil || !errors.As(err, &silent) || !silent.Temporary {
+		if silent, ok := errors.AsType[*engine.Error](err); try || ctx.Err() != nil || !ok || !silent.Temporary {
 			return nil, err
 		}
 		w.failed(err)
@@ -350,44 +309,40 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	caller := ctx.Done()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.cancel = cancel
-	type result struct {
-		permit *sema.Permit
-		err    error
-	}
-	results := make(chan result, 1)
-	began := time.Now()
+	var permit *sema.Permit
+	var err error
+	done, began := make(chan struct{}), time.Now()
 	go func() {
-		permit, err := w.ask(ctx, engine)
-		results <- result{permit, err}
+		defer close(done)
+		permit, err = w.ask(ctx, engine)
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
-	var stopped *interrupted
+	var stopped *exit
 	for {
 		select {
 		case <-caller:
-			caller, stopped = nil, &interrupted{syscall.SIGTERM}
+			caller, stopped = nil, bySignal(syscall.SIGTERM)
 			cancel(stopped)
-		case r := <-results:
+		case <-done:
 			w.granted.Store(true)
 			live.clear()
-			w.sayNotes()
+			for len(w.notes) > 0 {
+				w.say("%s", <-w.notes)
+			}
 			switch {
-			case stopped != nil && r.err == nil: // granted at the moment of the signal
-				_ = r.permit.Release()
+			case stopped != nil && err == nil: // granted at the moment of the signal
+				_ = permit.Release()
 				return nil, stopped
 			case stopped != nil:
 				return nil, stopped
-			case r.err != nil:
-				return nil, r.err
+			case err == nil && w.flags.verbose:
+				w.say("%q: permit %s after %s", w.name, permit.ID(), brief(time.Since(began)))
 			}
-			if w.flags.verbose {
-				w.say("%q: permit %s after %s", w.name, r.permit.ID(), brief(time.Since(began)))
-			}
-			return r.permit, nil
+			return permit, err
 		case s := <-signals.C:
 			if stopped == nil {
-				stopped = &interrupted{s}
+				stopped = bySignal(s)
 				cancel(stopped)
 			}
 		case <-w.moved:
@@ -404,23 +359,12 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	}
 }
 
-func (w *watch) sayNotes() {
-	for {
-		select {
-		case text := <-w.notes:
-			w.say("%s", text)
-		default:
-			return
-		}
-	}
-}
-
 // explain makes the program's error of a wait's.
 func (w *watch) explain(ctx context.Context, err error) error {
-	var stopped *interrupted
+	stopped, _ := errors.AsType[*exit](err)
 	switch {
-	case errors.As(err, &stopped):
-		return stopped.asExit()
+	case stopped != nil:
+		return stopped
 	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
 	}
@@ -428,13 +372,13 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	st, looked := w.sem.State(ctx)
-	var silent *engine.Error
+	silent, _ := errors.AsType[*engine.Error](err)
 	when := "now"
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
 	}
 	switch {
-	case looked != nil && errors.As(err, &silent):
+	case looked != nil && silent != nil:
 		return silent // as the wait met it
 	case errors.Is(looked, context.DeadlineExceeded) && w.away.Load() == 0: // it answered all the while, if slowly
 		return &exit{w.flags.conflictCode, usage("sema why"+w.urlFlag()+" "+quote(w.name), "%q: no permit %s", w.name, when)}

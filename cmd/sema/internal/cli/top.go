@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
+	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -47,13 +45,8 @@ type topFlags struct {
 
 func (p *program) topCommand() *cobra.Command {
 	f := &topFlags{}
-	cmd := &cobra.Command{
-		Use:   "top [flags]",
-		Short: "Watch semaphores on the terminal",
-		Long:  topHelp,
-		Args:  needArgs(0, 0, "without arguments"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) },
-	}
+	cmd := p.newCommand("top [flags]", "Watch semaphores on the terminal", topHelp,
+		func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) })
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the list and end")
 	choiceFlag(cmd, &f.sort, "sort", "waiting", "what to sort by", top.Orders...)
 	cmd.Flags().StringVar(&f.filter, "filter", "", "only names that contain this, in upper or lower case")
@@ -80,46 +73,20 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case !f.once && p.getenv("TERM") == "dumb":
 		return usage(p.command("top", "--once"), "this terminal cannot be drawn on: TERM is dumb")
 	}
-	o := top.Options{Where: p.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	at, err := p.open(defaultLease)
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	o := top.Options{Where: at.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
 	if f.once {
-		list, total, err := p.list(ctx, o, f.rows)
+		list, total, err := at.list(ctx, o, f.rows)
 		if err != nil {
 			return err
 		}
 		return p.writeTop(list, total)
 	}
-	e, closing, err := p.engine(defaultLease)
-	if err != nil {
-		return err
-	}
-	defer closing()
-	err = top.Run(ctx, e, o)
-	var stopped *top.Stopped
-	if errors.As(err, &stopped) {
-		return &exit{code: -int(stopped.Signal)}
-	}
-	return err
-}
-
-// where is the engine as people know it, without what is secret.
-func (p *program) where() string {
-	a, err := parseAddress(p.rawURL())
-	switch {
-	case p.rawURL() == "":
-		return "this user on this host"
-	case err != nil:
-		return redact(p.rawURL())
-	case a.kind == "file":
-		return a.path
-	case a.kind == "http":
-		if u, err := url.Parse(a.raw); err == nil {
-			return printable("http "+u.Scheme+"://"+u.Host+u.Path, 100)
-		}
-		return redact(a.raw)
-	case a.kind == "postgres":
-		return printable("postgres "+strings.Join(a.hosts, ",")+"/"+a.path, 100)
-	}
-	return printable(a.kind+" "+strings.Join(a.hosts, ","), 100)
+	return untilSignal(ctx, func(ctx context.Context) error { return top.Run(ctx, at.Engine, o) })
 }
 
 func (p *program) writeTop(list []seen.Summary, total int) error {
@@ -130,16 +97,14 @@ func (p *program) writeTop(list []seen.Summary, total int) error {
 		p.say("there are no semaphores to show now")
 		return nil
 	}
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	for i := -1; i < len(list); i++ {
+	return p.write("%s", aligned(func(t io.Writer) {
 		row := top.Head
-		if i >= 0 {
-			row = top.Row(list[i])
+		for i := range len(list) + 1 {
+			row[0] = printable(row[0], engine.MaxName)
+			fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
+			if i < len(list) {
+				row = top.Row(list[i])
+			}
 		}
-		row[0] = printable(row[0], engine.MaxName)
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
-	}
-	_ = t.Flush() // into memory
-	return p.write("%s", b.String())
+	}))
 }

@@ -120,7 +120,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal syscall.Signal
 		code   int
-	}{"INT": {syscall.SIGINT, 130}, "TERM": {syscall.SIGTERM, 143}} {
+	}{"INT": {syscall.SIGINT, 130}, "TERM": {syscall.SIGTERM, 143}, "USR1": {syscall.SIGUSR1, 138}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := fileURL(t)

@@ -59,11 +59,12 @@ func parseAddress(raw string) (address, error) {
 	wrong := func(what string) error { return usage(tryURL, "%s in the URL %s", what, redact(raw)) }
 	scheme, rest, ok := strings.Cut(raw, "://")
 	a, known := kinds[strings.ToLower(scheme)]
-	if meant := nearest(scheme, slices.Sorted(maps.Keys(kinds))); ok && !known && len(meant) > 0 {
-		return a, usage(strings.Join(meant, "://, or ")+"://", "the URL %s is of no known kind", redact(raw))
-	}
 	if !ok || !known {
-		return a, usage(tryURL, "the URL %s is of no known kind", redact(raw))
+		try := tryURL
+		if ok {
+			try = tryNearest(scheme, slices.Sorted(maps.Keys(kinds)), "", "://", tryURL)
+		}
+		return a, usage(try, "the URL %s is of no known kind", redact(raw))
 	}
 	a.raw = raw
 	if a.kind == "http" { // the engine reads it

@@ -117,7 +117,7 @@ func TestSpacesInOptionsOfPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, err := a.postgres(time.Second)
+	is, err := a.postgres()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,18 +12,12 @@ import (
 const versionHelp = `Print the version of sema.`
 
 func (p *program) versionCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Long:  versionHelp,
-		Args:  needArgs(0, 0, ""),
-		RunE: func(*cobra.Command, []string) error {
-			if p.json {
-				return p.writeJSON(version())
-			}
-			return p.writeVersion()
-		},
-	}
+	cmd := p.newCommand("version", "Print the version", versionHelp, func(*cobra.Command, []string) error {
+		if p.json {
+			return p.writeJSON(version())
+		}
+		return p.writeVersion()
+	})
 	p.jsonFlag(cmd, `version prints an object. What the build does not know is "":
   version, commit (of the source), date (of the commit, RFC 3339), go, os, arch`)
 	return cmd

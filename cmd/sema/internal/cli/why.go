@@ -2,9 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -22,33 +21,26 @@ key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
 
 func (p *program) whyCommand() *cobra.Command {
 	weight, key := 1, ""
-	cmd := &cobra.Command{
-		Use:               "why [flags] NAME [PERMIT]",
-		Short:             "Say who is in front, since when, and what they are",
-		Long:              whyHelp,
-		Args:              needArgs(1, 2, "NAME [PERMIT]"),
-		ValidArgsFunction: p.completeNameWaiter,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if weight < 1 {
-				return usage("-w 1", "weight %d: want 1 or more", weight)
+	cmd := p.newCommand("why [flags] NAME [PERMIT]", "Say who is in front, since when, and what they are", whyHelp, func(cmd *cobra.Command, args []string) error {
+		if weight < 1 {
+			return usage("-w 1", "weight %d: want 1 or more", weight)
+		}
+		st, err := p.state(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		w := whyOf(st, "", key, weight)
+		if len(args) == 2 {
+			w = whyOf(st, args[1], "", 0)
+			if w.weight == 0 {
+				return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
 			}
-			st, err := p.state(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			w := whyOf(st, "", key, weight)
-			if len(args) == 2 {
-				w = whyOf(st, args[1], "", 0)
-				if w.weight == 0 {
-					return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
-				}
-			}
-			if p.json {
-				return p.writeJSON(w.json(args[0]))
-			}
-			return p.write("%s", w.text(args[0]))
-		},
-	}
+		}
+		if p.json {
+			return p.writeJSON(w.json(args[0]))
+		}
+		return p.write("%s", aligned(func(t io.Writer) { w.text(t, args[0]) }))
+	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
 	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: key of the run that would ask")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
@@ -107,19 +99,23 @@ func (w why) free() bool {
 	if len(w.st.Keys) == 0 {
 		return len(w.st.Waiters) == 0
 	}
-	most, held := w.st.PerKey, 0
-	if w.key == "" {
-		most = 0
-	}
+	inTurn := func(k engine.KeyState) bool { return k.Waiting > 0 && !k.Full }
+	k := w.keyState()
+	return !slices.ContainsFunc(w.st.Keys, inTurn) && (k.Cap == 0 || k.Held+w.weight <= k.Cap)
+}
+
+// keyState is the key's; of one that nobody uses, what it would be.
+func (w why) keyState() engine.KeyState {
 	for _, k := range w.st.Keys {
-		if k.Waiting > 0 && !k.Full {
-			return false // it is in turn
-		}
 		if k.Key == w.key {
-			most, held = k.Cap, k.Held
+			return k
 		}
 	}
-	return most == 0 || held+w.weight <= most
+	k := engine.KeyState{Key: w.key, Cap: w.st.PerKey, Share: engine.DefaultShare}
+	if w.key == "" {
+		k.Cap = 0
+	}
+	return k
 }
 
 // reason is the answer in a few words.
@@ -139,17 +135,7 @@ func (w why) asked() sema.State {
 	if w.permit != "" || len(st.Keys) == 0 {
 		return st
 	}
-	st.Keys = slices.Clone(st.Keys)
-	at := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == w.key })
-	if at < 0 {
-		most := st.PerKey
-		if w.key == "" {
-			most = 0
-		}
-		st.Keys = append(st.Keys, engine.KeyState{Key: w.key, Cap: most, Share: engine.DefaultShare})
-		at = len(st.Keys) - 1
-	}
-	k := &st.Keys[at]
+	k := w.keyState()
 	if k.Waiting == 0 {
 		k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
 		k.Before = 0
@@ -160,12 +146,13 @@ func (w why) asked() sema.State {
 			}
 		}
 	}
+	others := slices.DeleteFunc(slices.Clone(st.Keys), func(o engine.KeyState) bool { return o.Key == k.Key })
+	st.Keys = append(others, k)
 	return st
 }
 
 // text is the answer for human eyes. Text that others wrote is made printable.
-func (w why) text(name string) string {
-	var b strings.Builder
+func (w why) text(t io.Writer, name string) {
 	subject := "a run that asks now"
 	switch {
 	case w.permit != "":
@@ -173,30 +160,23 @@ func (w why) text(name string) string {
 	case w.key != "":
 		subject += " for " + printable(w.key, 60)
 	}
-	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
+	fmt.Fprintf(t, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
-		return b.String()
+		return
 	}
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "WHO\tWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n")
 	for _, h := range view.ByToken(w.st.Holders) {
-		age := "?"
-		if h.Token != 0 {
-			age = brief(h.Age)
-		}
 		who := "holds"
 		if h.Revoked {
 			who = "holds, revoked"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, age,
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, held(h),
 			printable(h.Client.Host, 60), h.Client.PID, h.ID, printable(h.Client.Label, 60))
 	}
 	for _, x := range w.before {
 		fmt.Fprintf(t, "waits\t%d\t%s\t%s\t%d\t%s\t%s\n", x.Weight, brief(x.Waiting),
 			printable(x.Client.Host, 60), x.Client.PID, x.ID, printable(x.Client.Label, 60))
 	}
-	_ = t.Flush() // into memory
-	return b.String()
 }
 
 type whyJSON struct {

@@ -2,7 +2,10 @@
 
 package early
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // Limit is the soft and the hard limit of open files as this process found
 // them; Known says whether they could be read.
@@ -20,6 +23,10 @@ func rawSyscall6(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2, err uintptr)
 const nofile = 7 // RLIMIT_NOFILE
 
 func init() {
+	prlimit64 := uintptr(302)
+	if runtime.GOARCH == "arm64" {
+		prlimit64 = 261
+	}
 	_, _, err := rawSyscall6(prlimit64, 0, nofile, 0, address(&Limit), 0, 0)
 	Known = err == 0
 }

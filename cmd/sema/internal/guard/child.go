@@ -147,7 +147,8 @@ func sentinel(p *plan) {
 		p.set = 1 << (p.record.value - 1)
 		p.moment = [4]int64{}
 		got, err := sys(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&p.set)), 0, uintptr(unsafe.Pointer(&p.moment)), 8)
-		now := clock(p)
+		_, _ = sys(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&p.moment)), 0, 0)
+		now := p.moment[0]*1_000_000_000 + p.moment[1]
 		if err == 0 && uint64(got) == p.record.value {
 			p.seen[got&63] = now
 			continue
@@ -326,16 +327,6 @@ const (
 // kernel makes one of two that are waiting to be taken.
 const merging = 50_000_000
 
-// clock is the time in nanoseconds since some moment.
-//
-//go:norace
-//go:nosplit
-//go:nocheckptr
-func clock(p *plan) int64 {
-	_, _ = sys(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&p.moment)), 0, 0)
-	return p.moment[0]*1_000_000_000 + p.moment[1]
-}
-
 //go:norace
 //go:nosplit
 //go:nocheckptr
@@ -450,28 +441,21 @@ func closeOthers(p *plan) {
 				next = k
 			}
 		}
+		last := next - 1
+		if next == noFile {
+			last = 1<<32 - 1
+		}
 		if next != from {
-			closeFrom(from, next-1)
+			if _, err := sys(unix.SYS_CLOSE_RANGE, from, last, 0, 0); err != 0 {
+				// Before Linux 5.9. Go and its callers count up from 0.
+				for fd := from; fd <= last && fd < 1<<16; fd++ {
+					_, _ = sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+				}
+			}
 		}
 		if next == noFile {
 			return
 		}
 		from = next + 1
-	}
-}
-
-//go:norace
-//go:nosplit
-//go:nocheckptr
-func closeFrom(first, last uintptr) {
-	if last > 1<<31 {
-		last = 1<<32 - 1
-	}
-	if _, err := sys(unix.SYS_CLOSE_RANGE, first, last, 0, 0); err == 0 {
-		return
-	}
-	// Before Linux 5.9. Go and its callers count up from 0.
-	for fd := first; fd <= last && fd < 1<<16; fd++ {
-		_, _ = sys(unix.SYS_CLOSE, fd, 0, 0, 0)
 	}
 }

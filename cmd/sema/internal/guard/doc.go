@@ -1,5 +1,5 @@
-// Package guard runs a command so that it cannot outlive its permit unnoticed.
-// Linux only; elsewhere the package is empty.
+// Package guard runs a command so that it cannot outlive its permit unnoticed. Elsewhere
+// than on Linux it does what it can: process_unix.go, process_windows.go.
 //
 //	sema ─┬─ sentinel       in sema's process group
 //	      └─ guard ── command, in sema's process group

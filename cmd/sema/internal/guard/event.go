@@ -1,6 +1,21 @@
 package guard
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
+
+// Command is what to run. It gets this process's standard input, output and
+// error, its working directory, and the files it inherited itself.
+type Command struct {
+	Path string   // of the program
+	Args []string // with the program's name
+	Env  []string
+
+	Life   *os.File         // on Linux: kept open by the guard and the command; nil: none
+	Ignore []syscall.Signal // on Linux: what it ignores beside what this process ignores
+	Held   func() bool      // elsewhere: whether it may run on after ^Z
+}
 
 // Event is what happens to a command.
 type Event struct {

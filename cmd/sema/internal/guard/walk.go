@@ -4,6 +4,7 @@ package guard
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -29,12 +30,11 @@ func descendants(pid int) []int {
 
 // children are those of all threads of a process.
 func children(pid int) []int {
-	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
-	threads, _ := os.ReadDir(tasks) // one that has ended has none
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	var list []int
 	for _, thread := range threads {
-		text, _ := os.ReadFile(tasks + thread.Name() + "/children")
-		for _, word := range strings.Fields(string(text)) {
+		text, _ := os.ReadFile(thread) // one that has ended has none
+		for word := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				list = append(list, child)
 			}

@@ -13,11 +13,8 @@ import (
 	"sema/watch"
 )
 
-const (
-	// lookTime bounds a look, and actTime what an operator asks for.
-	lookTime = 10 * time.Second
-	actTime  = 10 * time.Second
-)
+// callTime bounds a look, and what an operator asks for.
+const callTime = 10 * time.Second
 
 // subject is what the view shows: a page of the list, or one semaphore.
 type subject struct {
@@ -98,7 +95,7 @@ func (f *feed) want(w subject) {
 }
 
 func (f *feed) look(w subject) page {
-	ctx, cancel := context.WithTimeout(f.ctx, lookTime)
+	ctx, cancel := context.WithTimeout(f.ctx, callTime)
 	defer cancel()
 	p := page{subject: w}
 	if w.name != "" {
@@ -115,7 +112,7 @@ func (f *feed) look(w subject) page {
 // it.
 func (f *feed) act(name, what string, do func(context.Context, *sema.Operator) error) {
 	f.running.Go(func() {
-		ctx, cancel := context.WithTimeout(f.ctx, actTime)
+		ctx, cancel := context.WithTimeout(f.ctx, callTime)
 		defer cancel()
 		o, err := sema.Operate(f.engine, name)
 		if err == nil {

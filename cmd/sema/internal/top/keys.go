@@ -36,9 +36,9 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case "pgdown", "ctrl+f", "space":
 		m.move(m.rows())
 	case "home", "g":
-		m.move(-m.total())
+		m.move(-1 << 30)
 	case "end", "G":
-		m.move(m.total())
+		m.move(1 << 30)
 	case "p", "l", "u":
 		m.operate(k.String())
 	default:
@@ -54,8 +54,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 func (m *model) keyOfList(k string) {
 	switch k {
 	case "enter", "right":
-		if name := m.selected(); name != "" {
-			m.name, m.one, m.row, m.from, m.byKey = name, page{}, 0, 0, false
+		if s, _ := m.cursor(); s.Name != "" {
+			m.name, m.one, m.row, m.from, m.byKey = s.Name, page{}, 0, 0, false
 			m.ask()
 		}
 	case "s":
@@ -75,29 +75,34 @@ func (m *model) keyOfOne(k string) {
 		m.name = ""
 		m.ask()
 	case "t":
-		m.toggleKeys()
+		if !m.byKey && len(m.one.keys) == 0 {
+			m.note = "no keys share " + clean(m.name) + " now"
+			return
+		}
+		m.byKey, m.row, m.from = !m.byKey, 0, 0
 	case "r":
 		if m.byKey || m.row >= len(m.one.state.Holders) {
 			m.note = "only a permit that is held can be revoked"
 			return
 		}
-		id := m.permit()
+		id := m.id()
 		m.confirm(m.name, "revoke "+clean(id), func(ctx context.Context, o *sema.Operator) error { return o.Revoke(ctx, id) })
 	}
 }
 
 // operate asks about a change of the semaphore under the cursor, if it is there.
 func (m *model) operate(k string) {
-	name := m.selected()
+	s, gone := m.cursor()
+	name := s.Name
 	switch {
 	case name == "":
-	case m.gone():
+	case gone:
 		m.note = clean(name) + " is gone: nobody uses it now"
 	case k == "l":
 		m.askLimit(name)
 	case k == "u":
 		m.confirm(name, "unset the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx) })
-	case m.paused():
+	case s.Paused:
 		m.confirm(name, "unpause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Unpause(ctx) })
 	default:
 		m.confirm(name, "pause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Pause(ctx) })
@@ -152,41 +157,24 @@ func (m *model) top() {
 	m.ask()
 }
 
-// total is how many lines there are to move through.
-func (m *model) total() int {
-	if m.name == "" {
-		return m.list.total
-	}
-	return m.count()
+// scroll goes n lines down from the line at, of total lines; the window of so many rows,
+// of which the first is from, goes along.
+func scroll(at, from, n, total, rows int) (to, first int) {
+	to = max(0, min(at+n, total-1))
+	return to, max(min(from, to), to-rows+1)
 }
 
 // move goes so many lines down.
 func (m *model) move(n int) {
 	if m.name != "" {
-		m.moveRow(n)
+		m.row, m.from = scroll(m.row, m.from, n, len(m.ids()), m.rowsOfOne())
 		return
 	}
-	to := max(0, min(m.query.Skip+m.at+n, m.list.total-1))
-	skip := m.query.Skip
-	if to < skip {
-		skip = to
-	} else if to >= skip+m.rows() {
-		skip = to - m.rows() + 1
-	}
-	m.at = to - skip
-	if skip == m.query.Skip {
-		return
-	}
-	m.query.Skip = skip
-	m.list.list = nil // it is of other lines
-	m.ask()
-}
-
-func (m *model) moveRow(n int) {
-	m.row = max(0, min(m.row+n, m.count()-1))
-	if m.row < m.from {
-		m.from = m.row
-	} else if m.row >= m.from+m.rowsOfOne() {
-		m.from = m.row - m.rowsOfOne() + 1
+	was := m.query.Skip
+	m.at, m.query.Skip = scroll(was+m.at, was, n, m.list.total, m.rows())
+	m.at -= m.query.Skip
+	if m.query.Skip != was {
+		m.list.list = nil // it is of other lines
+		m.ask()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	tea "charm.land/bubbletea/v2"
@@ -100,24 +101,25 @@ func (m *model) found(p page) {
 		return
 	}
 	if m.name != "" {
-		keep := m.permit()
+		keep := m.id()
 		if p.err != nil {
 			p.state, p.keys = m.one.state, m.one.keys // what was known, with the error
 		}
 		m.one = p
 		m.byKey = m.byKey && len(p.keys) > 0
-		m.follow(keep)
+		if i := slices.Index(m.ids(), keep); i >= 0 { // wherever it went
+			m.row = i
+		}
+		m.move(0)
 		return
 	}
-	name := m.selected()
+	was, _ := m.cursor()
 	if p.err != nil {
 		p.list, p.total = m.list.list, m.list.total
 	}
 	m.list = p
-	for i, s := range p.list {
-		if s.Name == name {
-			m.at = i
-		}
+	if i := slices.IndexFunc(p.list, func(s watch.Summary) bool { return s.Name == was.Name }); i >= 0 {
+		m.at = i
 	}
 	m.at = max(0, min(m.at, len(p.list)-1))
 	if len(p.list) == 0 && p.total > 0 { // there are fewer than there were
@@ -126,70 +128,42 @@ func (m *model) found(p page) {
 	}
 }
 
-// follow keeps the selection on a permit, or on a key, wherever it went.
-func (m *model) follow(was string) {
-	for i := range m.count() {
-		if m.idOf(i) == was {
-			m.row = i
-			break
-		}
-	}
-	m.moveRow(0)
-}
-
-// selected is the name under the cursor, or "".
-func (m *model) selected() string {
-	if m.name != "" {
-		return m.name
+// cursor is the semaphore that an operator's word is about, and whether it was not there
+// any more when it was last looked at. Its name is "" if there is none.
+func (m *model) cursor() (s watch.Summary, gone bool) {
+	if st := m.one.state; m.name != "" {
+		return watch.Summary{Name: m.name, Paused: st.Paused}, st.Limit == 0 && m.one.subject.number != 0 && m.one.err == nil
 	}
 	if m.at < len(m.list.list) {
-		return m.list.list[m.at].Name
+		s = m.list.list[m.at]
 	}
-	return ""
+	return s, s.Limit == 0 && s.Err == nil
 }
 
-// count is how many rows there are: holders and waiters, or keys.
-func (m *model) count() int {
+// ids are those of the rows of one semaphore: permits of holders, then of waiters; or its
+// keys.
+func (m *model) ids() (list []string) {
 	if m.byKey {
-		return len(m.one.keys)
-	}
-	return len(m.one.state.Holders) + len(m.one.state.Waiters)
-}
-
-// idOf is the permit of a row, holders first, then waiters; or its key.
-func (m *model) idOf(row int) string {
-	if m.byKey {
-		if row < len(m.one.keys) {
-			return m.one.keys[row].Key
+		for _, k := range m.one.keys {
+			list = append(list, k.Key)
 		}
-		return ""
+		return list
 	}
-	if n := len(m.one.state.Holders); row < n {
-		return m.one.state.Holders[row].ID
-	} else if row-n < len(m.one.state.Waiters) {
-		return m.one.state.Waiters[row-n].ID
+	for _, h := range m.one.state.Holders {
+		list = append(list, h.ID)
+	}
+	for _, w := range m.one.state.Waiters {
+		list = append(list, w.ID)
+	}
+	return list
+}
+
+// id is that of the row under the cursor, or "".
+func (m *model) id() string {
+	if ids := m.ids(); m.row < len(ids) {
+		return ids[m.row]
 	}
 	return ""
-}
-
-// permit is the permit under the cursor, or "".
-func (m *model) permit() string { return m.idOf(m.row) }
-
-// paused reports whether the semaphore under the cursor is.
-func (m *model) paused() bool {
-	if m.name != "" {
-		return m.one.state.Paused
-	}
-	return m.at < len(m.list.list) && m.list.list[m.at].Paused
-}
-
-// gone reports whether the semaphore under the cursor was not there any more when
-// it was last looked at.
-func (m *model) gone() bool {
-	if m.name != "" {
-		return m.one.state.Limit == 0 && m.one.subject.number != 0 && m.one.err == nil
-	}
-	return m.at < len(m.list.list) && m.list.list[m.at].Limit == 0 && m.list.list[m.at].Err == nil
 }
 
 // confirm asks before something is done to a semaphore.

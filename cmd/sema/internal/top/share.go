@@ -2,21 +2,10 @@ package top
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"sema/internal/view"
 )
-
-// toggleKeys goes from those who hold and wait to the keys that share the semaphore, and
-// back.
-func (m *model) toggleKeys() {
-	if !m.byKey && len(m.one.keys) == 0 {
-		m.note = "no keys share " + clean(m.name) + " now"
-		return
-	}
-	m.byKey, m.row, m.from = !m.byKey, 0, 0
-}
 
 // keyWidth is how wide the column of keys is.
 const keyWidth = 20
@@ -43,9 +32,6 @@ func (m *model) keyColumns(key, waiting, longest, held, most, share, why string)
 
 // keyDetail is what there is to say of the key that is selected, in two lines.
 func (m *model) keyDetail() []string {
-	if m.row >= len(m.one.keys) {
-		return nil
-	}
 	k := m.one.keys[m.row]
 	text := "nobody waits"
 	if k.Why != "" {
@@ -63,17 +49,4 @@ func keyName(key string) string {
 		return "(none)"
 	}
 	return clean(key)
-}
-
-// keyHead is what the head of a semaphore's view says of its keys.
-func keyHead(keys []view.Key, perKey int) string {
-	if len(keys) == 0 {
-		return ""
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "  %d keys", len(keys))
-	if perKey > 0 {
-		fmt.Fprintf(&text, ", %d per key", perKey)
-	}
-	return text.String()
 }

@@ -9,10 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -35,17 +31,9 @@ type Options struct {
 	Program []tea.ProgramOption // further ones, for tests
 }
 
-// Stopped says that a signal ended the view.
-type Stopped struct{ Signal syscall.Signal }
-
-// Error names the signal.
-func (e *Stopped) Error() string { return "stopped by " + e.Signal.String() }
-
-// Run shows the view until its user leaves it, or a signal comes, and leaves the
-// terminal as it was. The error is a *Stopped, or the terminal's.
+// Run shows the view until its user leaves it, or ctx ends, and leaves the terminal as it
+// was. The error is the terminal's.
 func Run(ctx context.Context, e protocol.Engine, o Options) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	w, err := watch.New(e, &watch.Options{Interval: o.Every})
 	if err != nil {
 		return err
@@ -53,48 +41,15 @@ func Run(ctx context.Context, e protocol.Engine, o Options) error {
 	defer w.Close()
 	f := newFeed(ctx, e, w, o)
 	defer f.stop()
-	defer cancel() // before the feed is waited for
 	program := tea.NewProgram(newModel(f, o), append([]tea.ProgramOption{
 		tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Env), tea.WithoutSignalHandler(),
 	}, o.Program...)...)
-	stopped := make(chan syscall.Signal, 1)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, ending()...)
-	defer signal.Stop(signals)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() {
-		select {
-		case s := <-signals:
-			stopped <- s.(syscall.Signal)
-			program.Quit()
-		case <-ctx.Done():
-			program.Quit()
-		}
-	})
+	defer context.AfterFunc(ctx, program.Quit)()
 	f.start(program.Send)
-	_, err = program.Run()
-	select {
-	case s := <-stopped:
-		return &Stopped{s}
-	default:
-	}
-	if err != nil {
+	if _, err = program.Run(); err != nil {
 		return fmt.Errorf("top: %w", err)
 	}
 	return nil
-}
-
-// ending are the signals that end the view. One that the program was told to
-// ignore stays ignored.
-func ending() (list []os.Signal) {
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) {
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // Once is the list of one moment, and how many there are in all. rows bounds

@@ -52,10 +52,9 @@ func (m *model) fill(head, rows []string, keys string, err error) []string {
 		lines = append(lines, "")
 	}
 	lines = lines[:max(0, m.height-2)]
-	switch {
-	case err != nil:
+	if err != nil {
 		lines = append(lines, m.line(red, "! "+clean(view.Trouble("The store", err))))
-	default:
+	} else {
 		lines = append(lines, m.line(yellow, m.note))
 	}
 	switch m.prompt.kind {
@@ -159,22 +158,26 @@ func (m *model) viewOne() []string {
 	case st.Limit == 0:
 		head = clean(m.name) + "  there is no such semaphore now"
 	default:
-		for _, word := range []struct {
-			is   bool
-			word string
-		}{{st.Pinned, "pinned"}, {st.Paused, "PAUSED"}} {
-			if word.is {
-				head += " (" + word.word + ")"
-			}
+		if st.Pinned {
+			head += " (pinned)"
+		}
+		if st.Paused {
+			head += " (PAUSED)"
 		}
 		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), st.Waiting())
 		if text := view.Adapts(st); text != "" {
 			head += "  " + text
 		}
-		head += keyHead(m.one.keys, st.PerKey)
+		if n := len(m.one.keys); n > 0 {
+			head += fmt.Sprintf("  %d keys", n)
+			if st.PerKey > 0 {
+				head += fmt.Sprintf(", %d per key", st.PerKey)
+			}
+		}
 	}
 	var rows []string
-	for i := m.from; i < min(m.count(), m.from+m.rowsOfOne()); i++ {
+	ids := m.ids()
+	for i := m.from; i < min(len(ids), m.from+m.rowsOfOne()); i++ {
 		look, mark := plain, "  "
 		if i == m.row {
 			look, mark = bold, "> "
@@ -198,7 +201,10 @@ func (m *model) viewOne() []string {
 	if m.byKey {
 		keys, detail, head2 = keysOfKeys, m.keyDetail, m.keyColumns("KEY", "WAITING", "LONGEST", "HELD", "CAP", "SHARE", "WHY")
 	}
-	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, append(rows, detail()...), keys, m.one.err)
+	if m.row < len(ids) {
+		rows = append(rows, detail()...)
+	}
+	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, rows, keys, m.one.err)
 }
 
 // who describes a holder or a waiter in one line.
@@ -235,10 +241,7 @@ func (m *model) wide(state, key, weight, since, lease, host, pid, label string) 
 // detail is what there is to say of the row that is selected, in two lines.
 func (m *model) detail() []string {
 	st := m.one.state
-	if m.row >= m.count() {
-		return nil
-	}
-	id := "permit " + clean(m.permit())
+	id := "permit " + clean(m.id())
 	of := func(k string) string {
 		if len(m.one.keys) == 0 {
 			return ""

@@ -14,6 +14,8 @@ import (
 	"sema/cmd/sema/internal/cli"
 )
 
+var header = doc.GenManHeader{Title: "SEMA", Section: "1", Source: "sema", Manual: "sema"}
+
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: man DIRECTORY")
@@ -40,7 +42,7 @@ func write(dir string) error {
 		}
 	}
 	root.Long += "\n\nTopics: " + strings.Join(topics, ", ")
-	if err := doc.GenManTree(root, header(), dir); err != nil {
+	if err := doc.GenManTree(root, &header, dir); err != nil {
 		return err
 	}
 	for _, c := range root.Commands() { // GenManTree passes topics over
@@ -53,15 +55,12 @@ func write(dir string) error {
 	return nil
 }
 
-func header() *doc.GenManHeader {
-	return &doc.GenManHeader{Title: "SEMA", Section: "1", Source: "sema", Manual: "sema"}
-}
-
 // writeTopic writes the page of a topic, which is no command: it has neither a synopsis
 // nor options.
 func writeTopic(c *cobra.Command, dir string) error {
 	var page strings.Builder
-	if err := doc.GenMan(c, header(), &page); err != nil {
+	title := header // GenMan fills it in
+	if err := doc.GenMan(c, &title, &page); err != nil {
 		return err
 	}
 	text := page.String()

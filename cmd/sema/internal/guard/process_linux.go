@@ -3,8 +3,8 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,19 +19,6 @@ import (
 
 	"sema/cmd/sema/internal/early"
 )
-
-// Command is what to run. It gets this process's standard input, output and
-// error, its working directory, and the files it inherited itself.
-type Command struct {
-	Path string   // of the program
-	Args []string // with the program's name
-	Env  []string
-	Life *os.File // kept open by the guard and the command; nil: none
-
-	// Ignore are signals that the command ignores, beside those that this
-	// process ignores.
-	Ignore []syscall.Signal
-}
 
 // Process is a command that was started under a guard.
 type Process struct {
@@ -251,25 +238,12 @@ func (x *Process) Close() {
 // newPlan prepares all that the forked processes need. They have a copy of it;
 // until they are forked nothing of it may be collected, so free comes after.
 func newPlan(c Command) (p *plan, free func(), err error) {
-	path, err := syscall.BytePtrFromString(c.Path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("path: %w", err)
-	}
-	argv, err := syscall.SlicePtrFromStrings(c.Args)
-	if err != nil {
-		return nil, nil, fmt.Errorf("arguments: %w", err)
-	}
-	if len(c.Args) == 0 {
-		return nil, nil, errors.New("no arguments")
-	}
-	// As execvp does it.
-	shell, err := syscall.SlicePtrFromStrings(append([]string{"/bin/sh", c.Path}, c.Args[1:]...))
-	if err != nil {
-		return nil, nil, fmt.Errorf("arguments: %w", err)
-	}
-	envp, err := syscall.SlicePtrFromStrings(c.Env)
-	if err != nil {
-		return nil, nil, fmt.Errorf("environment: %w", err)
+	path, err1 := syscall.BytePtrFromString(c.Path)
+	argv, err2 := syscall.SlicePtrFromStrings(c.Args)
+	shell, err3 := syscall.SlicePtrFromStrings(append([]string{"/bin/sh", c.Path}, c.Args[1:]...)) // as execvp does it
+	envp, err4 := syscall.SlicePtrFromStrings(c.Env)
+	if err := cmp.Or(err1, err2, err3, err4); err != nil {
+		return nil, nil, err
 	}
 	p = &plan{
 		parent: uintptr(os.Getpid()), life: noFile,
@@ -295,11 +269,5 @@ func newPlan(c Command) (p *plan, free func(), err error) {
 	if ownProc() { // else only the command's first process can be killed
 		copy(p.children[:], "/proc/thread-self/children")
 	}
-	return p, func() {
-		runtime.KeepAlive(path)
-		runtime.KeepAlive(argv)
-		runtime.KeepAlive(shell)
-		runtime.KeepAlive(envp)
-		runtime.KeepAlive(c.Life)
-	}, nil
+	return p, func() { runtime.KeepAlive([]any{path, argv, shell, envp, c.Life}) }, nil
 }

@@ -3,6 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
 )
 
 // writeJSON prints a value, indented. Its fields are a contract, described in
@@ -13,4 +16,13 @@ func (p *program) writeJSON(v any) error {
 		return fmt.Errorf("json: %w", err)
 	}
 	return p.write("%s\n", text)
+}
+
+// aligned is what fill writes, with the cells of its lines, each ended by a tab, in columns.
+func aligned(fill func(io.Writer)) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fill(t)
+	_ = t.Flush() // into memory
+	return b.String()
 }

@@ -1,6 +1,6 @@
 //go:build unix && !(linux && (amd64 || arm64))
 
-package cli
+package guard
 
 import (
 	"os"

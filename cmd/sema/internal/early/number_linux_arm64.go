@@ -1,3 +1,0 @@
-package early
-
-const prlimit64 = 261
