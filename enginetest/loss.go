@@ -35,10 +35,13 @@ var lossTests = []test{
 		p := e.acquire(s, 1)
 		for range 3 {
 			line.cut.Store(true)
-			<-failed
+			e.until(func() bool { return len(failed) > 0 || p.Err() != nil })
 			line.cut.Store(false)
 			before := p.Deadline()
-			e.until(func() bool { return p.Deadline().After(before) })
+			e.until(func() bool { return p.Deadline().After(before) || p.Err() != nil })
+			for len(failed) > 0 {
+				<-failed
+			}
 		}
 		e.ok(p.Err())
 		e.release(p)
