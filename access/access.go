@@ -1,6 +1,6 @@
 // Package access has the two types that package server and package dashboard share: a user who
 // sees or operates semaphores, and the record of an operator's act. The server checks rights itself
-// (server/routes.go), by internal/admit.
+// (server/routes.go), by internal/rights.
 package access
 
 import "time"

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"sema/access"
-	"sema/internal/admit"
+	"sema/internal/rights"
 )
 
 // cookie has the token of a visitor who has logged in.
@@ -35,7 +35,7 @@ func (h *Handler) visitor(r *http.Request) visitor {
 	case h.options.Login != nil:
 		return visitor{}
 	}
-	return visitor{Who: access.Who{Right: admit.Read}}
+	return visitor{Who: access.Who{Right: rights.Read}}
 }
 
 // reading passes on requests of those who may read.
@@ -43,8 +43,8 @@ func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, visitor)) h
 	return func(w http.ResponseWriter, r *http.Request) {
 		a := h.visitor(r)
 		switch {
-		case admit.May(a.Who, admit.Read):
-			admit.Admitted(r)
+		case rights.May(a.Who, rights.Read):
+			rights.Admitted(r)
 			f(w, r, a)
 		case h.options.Login == nil:
 			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")
@@ -62,7 +62,7 @@ func (h *Handler) posting(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := h.origins.Check(r)
 		if err != nil || r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-			h.options.Audit(admit.Refused(access.Who{}, r, "", "the post is of a page of another site"))
+			h.options.Audit(rights.Refused(access.Who{}, r, "", "the post is of a page of another site"))
 			h.fail(w, r, visitor{}, http.StatusForbidden, "This request did not come from a page of this dashboard, so nothing was changed.")
 			return
 		}
@@ -93,9 +93,9 @@ func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || admit.Secure(r)}
+	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || rights.Secure(r)}
 	who, ok := h.options.Login(r, token)
-	if !ok || !admit.May(who, admit.Read) || c.Valid() != nil || token == "" {
+	if !ok || !rights.May(who, rights.Read) || c.Valid() != nil || token == "" {
 		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", visitor{}), Wrong: true})
 		return
 	}
@@ -104,6 +104,6 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || admit.Secure(r)})
+	http.SetCookie(w, &http.Cookie{Name: cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || rights.Secure(r)})
 	see(w, "login")
 }

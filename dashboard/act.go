@@ -12,7 +12,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/view"
 )
 
@@ -178,7 +178,7 @@ func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
 	if err := engine.ValidateName(x.Name); err != nil {
 		return x, d, err
 	}
-	if !admit.Sees(a.Who, x.Name) {
+	if !rights.Sees(a.Who, x.Name) {
 		return x, d, sema.ErrNotFound
 	}
 	switch x.What {
@@ -229,14 +229,14 @@ type confirmView struct {
 
 // mayAct answers those who may not change anything, or not that.
 func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x access.Record, d kind, ok bool) {
-	if !admit.May(a.Who, admit.Admin) {
+	if !rights.May(a.Who, rights.Admin) {
 		h.refused(r, a, v, "the right is not enough")
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
 	x, d, err := changeOf(v, a)
 	if err != nil {
-		if !admit.Sees(a.Who, x.Name) {
+		if !rights.Sees(a.Who, x.Name) {
 			h.refused(r, a, v, "the name is not one of those that may be seen")
 		}
 		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), h.sentence(err))
@@ -248,7 +248,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v ur
 // refused writes down that somebody tried to change what they may not.
 func (h *Handler) refused(r *http.Request, a visitor, v url.Values, why string) {
 	if r.Method == http.MethodPost {
-		h.options.Audit(admit.Refused(a.Who, r, v.Get("name"), cut(v.Get("do"), 60)+": "+why))
+		h.options.Audit(rights.Refused(a.Who, r, v.Get("name"), cut(v.Get("do"), 60)+": "+why))
 	}
 }
 
@@ -290,9 +290,9 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
-	before, err := h.perform(ctx, admit.By(x, a.Who, r), d)
+	before, err := h.perform(ctx, rights.By(x, a.Who, r), d)
 	if err == nil && x.What == "limit" && r.PostForm.Has("unset") { // an undo, of a limit that nobody had set before
-		_, err = h.perform(ctx, admit.By(access.Record{What: "unset-limit", Name: x.Name}, a.Who, r), kinds["unset-limit"])
+		_, err = h.perform(ctx, rights.By(access.Record{What: "unset-limit", Name: x.Name}, a.Who, r), kinds["unset-limit"])
 	}
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
@@ -315,7 +315,7 @@ func (h *Handler) perform(ctx context.Context, x access.Record, d kind) (before 
 		return before, errAudit
 	}
 	before, err = h.change(ctx, x, d)
-	x.Result = admit.ResultOf(err)
+	x.Result = rights.ResultOf(err)
 	h.options.Audit(x)
 	h.history.Act(x)
 	return before, err

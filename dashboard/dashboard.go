@@ -24,10 +24,10 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/history"
 	"sema/internal/once"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -154,7 +154,7 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 		h.options.Log = slog.Default()
 	}
 	if h.options.Audit == nil {
-		h.options.Audit = admit.NewLog(nil, h.options.Log).Add
+		h.options.Audit = rights.NewLog(nil, h.options.Log).Add
 	}
 	h.feeds.init()
 	h.mux = http.NewServeMux()

@@ -10,7 +10,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -105,7 +105,7 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 }
 
 func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) {
-	if !admit.May(a.Who, admit.Admin) {
+	if !rights.May(a.Who, rights.Admin) {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return
 	}
@@ -120,8 +120,8 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	done := 0
 	_, err = h.onHost(ctx, host, a, func(name string, holder engine.Holder) error {
 		x := access.Record{What: "revoke", Name: name, Permit: holder.ID, Caller: holder.Client.Caller}
-		_, err := h.perform(ctx, admit.By(x, a.Who, r), kinds[x.What])
-		switch admit.ResultOf(err) {
+		_, err := h.perform(ctx, rights.By(x, a.Who, r), kinds[x.What])
+		switch rights.ResultOf(err) {
 		case "done":
 			done++
 		case "gone": // it is free already

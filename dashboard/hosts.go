@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 
-	"sema/internal/admit"
 	"sema/internal/history"
 	"sema/internal/looks"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -37,7 +37,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 	}
 	all := map[string]*found{}
 	h.history.Here(func(name string, v *history.Visit) {
-		if !admit.Sees(a.Who, name) {
+		if !rights.Sees(a.Who, name) {
 			return
 		}
 		f := all[v.Client.Host]

@@ -11,7 +11,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/view"
 )
 
@@ -32,7 +32,7 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // found is since old.
 func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a visitor) (rows []keyRow) {
 	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.pages[keys], h.keyRows()) {
-		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: admit.May(a.Who, admit.Admin)}
+		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
 		}

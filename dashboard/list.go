@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/history"
 	"sema/internal/looks"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -277,7 +277,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 // found are the clients that a search found, in all semaphores.
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	var rows []foundRow
-	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return admit.Sees(a.Who, name) && q.has(v) }) {
+	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return rights.Sees(a.Who, name) && q.has(v) }) {
 		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), HostPage: hostAddress(f.Client.Host), When: stamp{f.From()}, How: ends[f.End]}
 		switch {
 		case !f.Gone.IsZero():

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 )
 
 const (
@@ -209,7 +209,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a visitor) {
 
 // source is the page that an address asks for.
 func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
-	rights, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
+	may, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
 	page.stale = func(err error) pieces {
 		p := pieces{}
 		p.part("notice", "notice", h.stale(err))
@@ -218,7 +218,7 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 	switch v.Get("of") {
 	case "list":
 		q := listQueryOf(v)
-		page.key = string(rights) + q.address()
+		page.key = string(may) + q.address()
 		page.build = func(ctx context.Context) (pieces, error) {
 			list, err := h.list(ctx, q, a)
 			return list.pieces(), err
@@ -226,10 +226,10 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 		return page, true
 	case "semaphore":
 		q := semaphoreQueryOf(v)
-		if engine.ValidateName(q.name) != nil || !admit.Sees(a.Who, q.name) {
+		if engine.ValidateName(q.name) != nil || !rights.Sees(a.Who, q.name) {
 			return page, false
 		}
-		page.key = string(rights) + q.address()
+		page.key = string(may) + q.address()
 		page.build = func(ctx context.Context) (pieces, error) {
 			s, err := h.semaphore(ctx, q, a)
 			return s.pieces(), err

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"sync"
 
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/view"
 )
 
@@ -42,8 +42,8 @@ type notice struct {
 
 func (h *Handler) frame(page string, a visitor) frame {
 	return frame{
-		Site: h.options.Title, Page: page, Who: a.Name, Admin: admit.May(a.Who, admit.Admin), Reads: admit.May(a.Who, admit.Read),
-		Login: h.options.Login != nil && !a.loggedIn && admit.May(a.Who, admit.Read), Logout: a.loggedIn && admit.May(a.Who, admit.Read),
+		Site: h.options.Title, Page: page, Who: a.Name, Admin: rights.May(a.Who, rights.Admin), Reads: rights.May(a.Who, rights.Read),
+		Login: h.options.Login != nil && !a.loggedIn && rights.May(a.Who, rights.Read), Logout: a.loggedIn && rights.May(a.Who, rights.Read),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -127,7 +127,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
-		if admit.May(a.Who, admit.Admin) {
+		if rights.May(a.Who, rights.Admin) {
 			row.Revoke, row.Release = actAddress("revoke", q.name, "permit", holder.ID), actAddress("release", q.name, "permit", holder.ID)
 		}
 		v.Holders = append(v.Holders, row)
@@ -139,7 +139,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		row.Brief = briefIn(row.Why, waiter.Key)
 		v.Waiters = append(v.Waiters, row)
 	}
-	if admit.May(a.Who, admit.Admin) && !v.Gone {
+	if rights.May(a.Who, rights.Admin) && !v.Gone {
 		v.Actions = actions(q.name, st)
 	}
 	return v, nil
@@ -152,7 +152,7 @@ func window[T any](list []T, page, rows int) []T {
 
 func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visitor) {
 	q := semaphoreQueryOf(r.URL.Query())
-	if engine.ValidateName(q.name) != nil || !admit.Sees(a.Who, q.name) {
+	if engine.ValidateName(q.name) != nil || !rights.Sees(a.Who, q.name) {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 )
 
 // undoCookie names the cookie that keeps the last change of a browser, and the form that
@@ -32,7 +32,7 @@ type offer struct {
 // offerUndo sends the browser an offer for the page that follows a change. After a change
 // that nothing undoes, it takes back the offer before.
 func (h *Handler) offerUndo(w http.ResponseWriter, r *http.Request, x access.Record, d kind, before engine.State) {
-	c := &http.Cookie{Name: undoCookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || admit.Secure(r)}
+	c := &http.Cookie{Name: undoCookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || rights.Secure(r)}
 	if d.undo != nil {
 		if says, back := d.undo(x, before); back != nil {
 			back.Set("name", x.Name)
@@ -46,7 +46,7 @@ func (h *Handler) offerUndo(w http.ResponseWriter, r *http.Request, x access.Rec
 // undoOffered is what a page says of a change that was just made, and the form that undoes
 // it, if the browser has an offer.
 func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says string, back url.Values) {
-	if c, err := r.Cookie(undoCookie); err == nil && admit.May(a.Who, admit.Admin) {
+	if c, err := r.Cookie(undoCookie); err == nil && rights.May(a.Who, rights.Admin) {
 		text, _ := base64.RawURLEncoding.DecodeString(c.Value)
 		var o offer
 		if json.Unmarshal(text, &o) == nil && do != "" && o.Of == do && o.Back.Get("name") == name {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"sema/access"
-	"sema/internal/admit"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 )
 
 // operations are the names of kinds of requests in the audit log.
@@ -29,7 +29,7 @@ func (s *Server) auditRefused(r *http.Request, who *access.Who, err error) {
 		who = &access.Who{}
 	}
 	name := cmp.Or(p.name, r.PathValue("name"), r.URL.Query().Get("name"))
-	s.options.Audit(admit.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
+	s.options.Audit(rights.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
 }
 
 // auditFirst calls Options.AuditFirst, if set, before an operation. After an error, which is a
@@ -38,7 +38,7 @@ func (s *Server) auditFirst(a access.Record, who *access.Who, r *http.Request) e
 	if s.options.AuditFirst == nil {
 		return nil
 	}
-	if err := s.options.AuditFirst(admit.By(a, *who, r)); err != nil {
+	if err := s.options.AuditFirst(rights.By(a, *who, r)); err != nil {
 		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed").unchanged()
 		p.Hint = "look at the server's log and at its disk"
 		return p.after(10 * time.Second) // an earlier retry would only add a line to the server's log
@@ -94,7 +94,7 @@ func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol
 	for i := range min(len(c.Requests), len(reply.Answers)) {
 		q := &c.Requests[i]
 		if q.Auto != nil && reply.Answers[i].Status == protocol.Done && was != 0 && was != q.Limit {
-			s.options.Audit(admit.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
+			s.options.Audit(rights.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol
 func resultOf(reply protocol.Reply, i int, err error) string {
 	switch {
 	case err != nil:
-		return admit.ResultOf(err)
+		return rights.ResultOf(err)
 	case i >= len(reply.Answers):
 		return "overtaken by a newer call"
 	}

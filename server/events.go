@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sema/access"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -89,7 +89,7 @@ func (s *Server) filter(r *http.Request, who *access.Who) (watch.Filter, error) 
 		return watch.Filter{Name: name}, err
 	}
 	prefix := q.Get("prefix")
-	prefixes, any := admit.Among(*who, prefix)
+	prefixes, any := rights.Among(*who, prefix)
 	if !any {
 		return watch.Filter{}, s.checkSees(who, prefix)
 	}

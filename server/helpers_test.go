@@ -17,10 +17,10 @@ import (
 
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/server"
 )
 
@@ -80,7 +80,7 @@ func newTestServer(tb testing.TB, e protocol.Engine, o server.Options, serve fun
 	sp, err := readSpec()
 	expect.OK(tb, err)
 	h := &testServer{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
-	o.Audit = admit.NewLog(h.audit, o.Log).Add
+	o.Audit = rights.NewLog(h.audit, o.Log).Add
 	h.server, err = server.New(e, &o)
 	expect.OK(tb, err)
 	s := serve(h.server)

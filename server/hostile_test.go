@@ -24,10 +24,10 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/internal/wire"
 	"sema/server"
 )
@@ -655,7 +655,7 @@ func TestAuditFirst(t *testing.T) {
 // Behind a trusted proxy the server sees the caller's own address. Paths below the path of the
 // public address mean the same as paths below /.
 func TestBehindAProxy(t *testing.T) {
-	proxies, err := admit.ParseProxies("127.0.0.1")
+	proxies, err := rights.ParseProxies("127.0.0.1")
 	expect.OK(t, err)
 	public, err := url.Parse("https://sema.example.org/ops/")
 	expect.OK(t, err)

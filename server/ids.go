@@ -6,8 +6,8 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 )
 
 // candidates are the ids that a request's permit may have in the engine, oldest first. For
@@ -19,8 +19,8 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *protocol.
 		q.Mine = false // only this session has the permit
 		return rs.all(id), nil
 	}
-	if !admit.May(*who, admit.Admin) && !ownedBy(id.Client, who) {
-		return nil, forbidden(who, admit.Admin)
+	if !rights.May(*who, rights.Admin) && !ownedBy(id.Client, who) {
+		return nil, forbidden(who, rights.Admin)
 	}
 	if !strings.HasPrefix(id.Client, clientPrefix) {
 		return []engine.ID{id}, nil

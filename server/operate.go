@@ -9,7 +9,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -49,7 +49,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		return &engine.ArgumentError{What: "of", Value: text, Want: "1 to 255 bytes of a caller's id, a permit, a host or a label"}
 	}
 	answer := view.NewFound()
-	prefixes, any := admit.Among(*who, q.Get("prefix"))
+	prefixes, any := rights.Among(*who, q.Get("prefix"))
 	if !any {
 		return writeJSON(w, answer)
 	}
@@ -83,7 +83,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		Semaphores []view.Summary `json:"semaphores"`
 		Next       string         `json:"next"`
 	}{Semaphores: []view.Summary{}}
-	prefixes, any := admit.Among(*who, r.URL.Query().Get("prefix"))
+	prefixes, any := rights.Among(*who, r.URL.Query().Get("prefix"))
 	if !any {
 		return writeJSON(w, answer)
 	}
@@ -217,7 +217,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who
 		return err
 	}
 	err = do(o, ctx)
-	a.Result = admit.ResultOf(err)
+	a.Result = rights.ResultOf(err)
 	switch {
 	case errors.Is(err, sema.ErrNotFound):
 		err = absent(name)
@@ -226,7 +226,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who
 	case errors.Is(err, sema.ErrInUse):
 		err = problem(http.StatusConflict, "in-use", "the semaphore has holders or waiters")
 	}
-	s.options.Audit(admit.By(a, *who, r))
+	s.options.Audit(rights.By(a, *who, r))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/client"
+	"sema/internal/rights"
 )
 
 // named is the first part of the ids of all permits of the JSON API. No session has this
@@ -178,7 +178,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease},
 		Key:   q.Key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
-		Who:   engine.Client{Host: admit.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
+		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,
 	}
 	if keep {

@@ -18,7 +18,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 )
 
 // maxBody is the largest body of a request of the JSON API, in bytes.
@@ -200,7 +200,7 @@ func (s *Server) nameOf(r *http.Request, who *access.Who) (string, error) {
 
 // checkSees refuses a name that the prefixes of a token do not cover.
 func (s *Server) checkSees(who *access.Who, name string) error {
-	if admit.Sees(*who, name) {
+	if rights.Sees(*who, name) {
 		return nil
 	}
 	return problem(http.StatusForbidden, "forbidden", "the token %q is not for semaphores of this name", who.Name).of(name)

@@ -12,7 +12,7 @@ import (
 
 	"sema"
 	"sema/access"
-	"sema/internal/admit"
+	"sema/internal/rights"
 )
 
 // openAPI describes the routes below; a test compares them.
@@ -30,39 +30,39 @@ type route struct {
 type handler func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error
 
 var routes = []route{
-	{"GET", "/healthz", admit.None, (*Server).healthz},
-	{"GET", "/readyz", admit.None, (*Server).readyz},
-	{"GET", "/v1/openapi.json", admit.None, (*Server).describe},
+	{"GET", "/healthz", rights.None, (*Server).healthz},
+	{"GET", "/readyz", rights.None, (*Server).readyz},
+	{"GET", "/v1/openapi.json", rights.None, (*Server).describe},
 
-	{"GET", "/v1/semaphores", admit.Read, (*Server).list},
-	{"GET", "/v1/semaphores/{name}", admit.Read, (*Server).show},
-	{"DELETE", "/v1/semaphores/{name}", admit.Admin, operation("remove", (*sema.Operator).Remove)},
-	{"PUT", "/v1/semaphores/{name}/limit", admit.Admin, (*Server).setLimit},
-	{"DELETE", "/v1/semaphores/{name}/limit", admit.Admin, operation("unset-limit", func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx) })},
-	{"PUT", "/v1/semaphores/{name}/keys/{key}", admit.Admin, (*Server).setKey},
-	{"DELETE", "/v1/semaphores/{name}/keys/{key}", admit.Admin, (*Server).unsetKey},
-	{"POST", "/v1/semaphores/{name}/pause", admit.Admin, operation("pause", (*sema.Operator).Pause)},
-	{"POST", "/v1/semaphores/{name}/unpause", admit.Admin, operation("unpause", (*sema.Operator).Unpause)},
+	{"GET", "/v1/semaphores", rights.Read, (*Server).list},
+	{"GET", "/v1/semaphores/{name}", rights.Read, (*Server).show},
+	{"DELETE", "/v1/semaphores/{name}", rights.Admin, operation("remove", (*sema.Operator).Remove)},
+	{"PUT", "/v1/semaphores/{name}/limit", rights.Admin, (*Server).setLimit},
+	{"DELETE", "/v1/semaphores/{name}/limit", rights.Admin, operation("unset-limit", func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx) })},
+	{"PUT", "/v1/semaphores/{name}/keys/{key}", rights.Admin, (*Server).setKey},
+	{"DELETE", "/v1/semaphores/{name}/keys/{key}", rights.Admin, (*Server).unsetKey},
+	{"POST", "/v1/semaphores/{name}/pause", rights.Admin, operation("pause", (*sema.Operator).Pause)},
+	{"POST", "/v1/semaphores/{name}/unpause", rights.Admin, operation("unpause", (*sema.Operator).Unpause)},
 
-	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquire},
-	{"PUT", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).acquire},
-	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", admit.Use, (*Server).renew},
-	{"DELETE", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).release},
-	{"POST", "/v1/semaphores/{name}/hold", admit.Use, (*Server).hold},
+	{"POST", "/v1/semaphores/{name}/permits", rights.Use, (*Server).acquire},
+	{"PUT", "/v1/semaphores/{name}/permits/{id}", rights.Use, (*Server).acquire},
+	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", rights.Use, (*Server).renew},
+	{"DELETE", "/v1/semaphores/{name}/permits/{id}", rights.Use, (*Server).release},
+	{"POST", "/v1/semaphores/{name}/hold", rights.Use, (*Server).hold},
 
-	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", admit.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
-	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", admit.Admin, operationOn("release", (*sema.Operator).Release)},
+	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", rights.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
+	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", rights.Admin, operationOn("release", (*sema.Operator).Release)},
 
-	{"GET", "/v1/find", admit.Read, (*Server).find},
-	{"GET", "/v1/events", admit.Read, (*Server).events},
+	{"GET", "/v1/find", rights.Read, (*Server).find},
+	{"GET", "/v1/events", rights.Read, (*Server).events},
 
-	{"POST", "/v1/engine/step", admit.Read, (*Server).step},
-	{"GET", "/v1/engine/calls", admit.Read, (*Server).calls},
-	{"GET", "/v1/engine/news", admit.Read, (*Server).news},
-	{"GET", "/v1/engine/state", admit.Read, (*Server).engineState},
-	{"GET", "/v1/engine/reports", admit.Read, (*Server).engineReports},
-	{"GET", "/v1/engine/list", admit.Read, (*Server).engineList},
-	{"DELETE", "/v1/engine/sessions/{client}", admit.Read, (*Server).endSession},
+	{"POST", "/v1/engine/step", rights.Read, (*Server).step},
+	{"GET", "/v1/engine/calls", rights.Read, (*Server).calls},
+	{"GET", "/v1/engine/news", rights.Read, (*Server).news},
+	{"GET", "/v1/engine/state", rights.Read, (*Server).engineState},
+	{"GET", "/v1/engine/reports", rights.Read, (*Server).engineReports},
+	{"GET", "/v1/engine/list", rights.Read, (*Server).engineList},
+	{"DELETE", "/v1/engine/sessions/{client}", rights.Read, (*Server).endSession},
 }
 
 func (s *Server) routes() *http.ServeMux {
@@ -83,7 +83,7 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(path, other)
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: admit.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
+		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: rights.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
 			if len(who.Prefixes) > 0 {
 				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names, but these figures are", who.Name)
 			}
@@ -91,7 +91,7 @@ func (s *Server) routes() *http.ServeMux {
 			return nil
 		}})))
 	}
-	rest := route{right: admit.Read, do: func(*Server, http.ResponseWriter, *http.Request, *access.Who) error {
+	rest := route{right: rights.Read, do: func(*Server, http.ResponseWriter, *http.Request, *access.Who) error {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
@@ -104,7 +104,7 @@ func (s *Server) routes() *http.ServeMux {
 			}
 			t := connUseOf(r)
 			defer t.end()
-			h.ServeHTTP(w, admit.WhenAdmitted(r, t.begin)) // then the connection counts as used
+			h.ServeHTTP(w, rights.WhenAdmitted(r, t.begin)) // then the connection counts as used
 			return nil
 		}}
 	}
@@ -129,7 +129,7 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 		if err == nil {
 			t := connUseOf(r)
 			defer t.end()
-			if one.right != admit.None {
+			if one.right != rights.None {
 				t.beginWith(r.Body)
 			}
 			err = one.do(s, w, r, who)
@@ -143,14 +143,14 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 
 // admit returns the sender of a request. It fails if the sender lacks the route's right.
 func (s *Server) admit(one route, r *http.Request) (*access.Who, error) {
-	if one.right == admit.None {
+	if one.right == rights.None {
 		return &access.Who{}, nil
 	}
 	if s.closed.Load() {
 		return nil, closing()
 	}
 	who, err := s.who(r)
-	if err == nil && !admit.May(*who, one.right) {
+	if err == nil && !rights.May(*who, one.right) {
 		err = forbidden(who, one.right)
 	}
 	return who, err

@@ -26,10 +26,10 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/loop"
 	"sema/internal/once"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/watch"
 )
 
@@ -129,7 +129,7 @@ type Server struct {
 	ended   sync.WaitGroup // background goroutines
 	ready   ready
 
-	engineErrors admit.RateLimit // limits the log lines about permanent errors
+	engineErrors rights.RateLimit // limits the log lines about permanent errors
 }
 
 // New makes a server for an engine. The caller closes the engine, after the server. Nil
@@ -149,7 +149,7 @@ func New(e sema.Engine, o *Options) (*Server, error) {
 	); err != nil {
 		return nil, err
 	}
-	origins, path, err := admit.Origins(o.PublicURL)
+	origins, path, err := rights.Origins(o.PublicURL)
 	if err != nil {
 		return nil, &engine.ArgumentError{What: "Options.PublicURL", Value: o.PublicURL.Redacted(), Want: "http or https, a host, perhaps a path"}
 	}
@@ -163,7 +163,7 @@ func New(e sema.Engine, o *Options) (*Server, error) {
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
 		self: engine.Self("sema serve"), watcher: watcher, origins: origins, path: path,
-		engineErrors: admit.RateLimit{Burst: 1, Every: time.Minute},
+		engineErrors: rights.RateLimit{Burst: 1, Every: time.Minute},
 		remotes:      remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
@@ -173,7 +173,7 @@ func New(e sema.Engine, o *Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.options.Audit == nil {
-		s.options.Audit = admit.NewLog(nil, s.log).Add
+		s.options.Audit = rights.NewLog(nil, s.log).Add
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)
@@ -199,7 +199,7 @@ func (s *Server) sweep() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setBodyDeadline(w, r) // first, because the deadline of the body holds for every answer
 	if len(s.options.Proxies) > 0 {
-		r = admit.Proxies(s.options.Proxies).Resolve(r)
+		r = rights.Proxies(s.options.Proxies).Resolve(r)
 	}
 	if s.path != "" && r.URL.Path == s.path { // the pages' relative links need the slash
 		s.toSlash(w, r)

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sema/internal/admit"
 	"sema/internal/figures"
+	"sema/internal/rights"
 )
 
 // stats are the server's counts about itself.
@@ -121,7 +121,7 @@ func (s *Server) logAccess(r *http.Request, route, who string, status int, took 
 		level = slog.LevelWarn
 	}
 	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
-		"seconds", took.Seconds(), "who", who, "from", admit.Host(r))
+		"seconds", took.Seconds(), "who", who, "from", rights.Host(r))
 }
 
 func (t *stats) connState(_ net.Conn, state http.ConnState) {

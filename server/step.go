@@ -11,9 +11,9 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/loop"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/internal/wire"
 )
 
@@ -214,13 +214,13 @@ func shorten(text string) string { return text[:min(len(text), 60)] }
 func requiredRight(q *protocol.Request) string {
 	switch q.Kind {
 	case protocol.Ask, protocol.Renew, protocol.Release, protocol.Report:
-		return admit.Use
+		return rights.Use
 	case protocol.SetLimit:
 		if q.Auto != nil { // holders may adapt a limit that no operator has pinned
-			return admit.Use
+			return rights.Use
 		}
 	}
-	return admit.Admin
+	return rights.Admin
 }
 
 // execute checks a call, translates its ids, and executes it.
@@ -231,7 +231,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call
 		if q.Kind < protocol.Ask || q.Kind > protocol.Report {
 			return protocol.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
-		if !admit.May(*who, requiredRight(q)) {
+		if !rights.May(*who, requiredRight(q)) {
 			return protocol.Reply{}, forbidden(who, requiredRight(q)).of(rs.name)
 		}
 		if err := cmp.Or(checkKey(q), checkReport(q)); err != nil {
@@ -286,7 +286,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call
 	}
 	for i, a := range audited {
 		a.Result = resultOf(reply, i, err)
-		s.options.Audit(admit.By(a, *who, r))
+		s.options.Audit(rights.By(a, *who, r))
 	}
 	if err != nil {
 		return protocol.Reply{}, err

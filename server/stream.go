@@ -8,8 +8,8 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/internal/wire"
 )
 
@@ -147,7 +147,7 @@ func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *access.
 	}
 	names := []string{}
 	for _, name := range all {
-		if admit.Sees(*who, name) {
+		if rights.Sees(*who, name) {
 			names = append(names, name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/internal/wire"
 )
 
@@ -25,7 +25,7 @@ import (
 // are safe for concurrent use.
 type Tokens struct {
 	byName  atomic.Pointer[map[string]*bearer]
-	guesses admit.RateLimit // wrong secrets, by address and name
+	guesses rights.RateLimit // wrong secrets, by address and name
 
 	mu    sync.Mutex
 	shown map[[sha256.Size]byte]struct{} // hashes of address and token, valid or not
@@ -48,7 +48,7 @@ type secret struct {
 func (s secret) valid() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
 
 // local is the bearer of every request to a server without tokens.
-var local = &access.Who{Name: "local", Right: admit.Admin}
+var local = &access.Who{Name: "local", Right: rights.Admin}
 
 // ReadTokens reads a token file. It ignores empty lines and lines that begin with #. Each
 // other line has four or five words:
@@ -61,7 +61,7 @@ var local = &access.Who{Name: "local", Right: admit.Admin}
 // for each, with the same right and prefixes. An error names the line, and never contains
 // a secret.
 func ReadTokens(r io.Reader) (*Tokens, error) {
-	t := &Tokens{guesses: admit.RateLimit{Burst: 20, Every: time.Second}}
+	t := &Tokens{guesses: rights.RateLimit{Burst: 20, Every: time.Second}}
 	if err := t.Reread(r); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func readToken(words []string) (*bearer, error) {
 		return nil, fmt.Errorf("the first word is no name: want 1 to 16 lower-case letters and digits")
 	case who.Name == local.Name:
 		return nil, fmt.Errorf("the name %q is taken: want another", who.Name)
-	case !admit.IsRight(who.Right):
+	case !rights.IsRight(who.Right):
 		return nil, fmt.Errorf("the second word is no right: want read, use or admin")
 	}
 	if words[2] != "*" {
@@ -196,7 +196,7 @@ func (t *Tokens) Expired() bool {
 // as no guess. So a client that still sends an old secret does not lock out a valid one.
 // The error gives the reason in a few words, for an audit log.
 func (t *Tokens) Login(r *http.Request, token string) (*access.Who, error) {
-	host := admit.Host(r)
+	host := rights.Host(r)
 	name, _, _ := strings.Cut(token, ".")
 	key, secret := host+" "+name[:min(len(name), 20)], sha256.Sum256([]byte(host+" "+token))
 	t.mu.Lock()

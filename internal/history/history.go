@@ -110,7 +110,7 @@ func (h *History) Close() {
 func (h *History) Options() Options { return h.options }
 
 // Act records an operator's act. Call it from the option Audit of a server, in addition to
-// the Add of an admit.Log. A dashboard calls Act of its History itself.
+// the Add of an rights.Log. A dashboard calls Act of its History itself.
 func (h *History) Act(r access.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

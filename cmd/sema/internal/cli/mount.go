@@ -6,8 +6,8 @@ import (
 
 	"sema/access"
 	"sema/dashboard"
-	"sema/internal/admit"
 	"sema/internal/history"
+	"sema/internal/rights"
 	"sema/metrics"
 	"sema/server"
 	watching "sema/watch"
@@ -35,7 +35,7 @@ func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, cl
 	audit := o.Audit
 	o.Audit = func(r access.Record) { // the dashboard tells the history by itself
 		audit(r)
-		if r.What != admit.Refusal {
+		if r.What != rights.Refusal {
 			kept.Act(r)
 		}
 	}
@@ -62,17 +62,17 @@ func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, ke
 	d := &dashboard.Options{Engine: calledEngines[at.kind], Watcher: w, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
 	history.Give(d, kept)
 	if o.PublicURL != nil {
-		d.Origins, _, _ = admit.Origins(o.PublicURL) // it is one
+		d.Origins, _, _ = rights.Origins(o.PublicURL) // it is one
 		d.Secure = o.PublicURL.Scheme == "https"
 	}
 	if o.Tokens == nil {
-		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: admit.Admin} }
+		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: rights.Admin} }
 		return d
 	}
 	d.Login = func(r *http.Request, token string) (access.Who, bool) {
 		who, err := o.Tokens.Login(r, token)
 		if err != nil {
-			o.Audit(admit.Refused(access.Who{}, r, "", err.Error()))
+			o.Audit(rights.Refused(access.Who{}, r, "", err.Error()))
 			return access.Who{}, false
 		}
 		return *who, true

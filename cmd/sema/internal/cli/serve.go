@@ -21,7 +21,7 @@ import (
 	"sema"
 	"sema/adapt"
 	"sema/engine"
-	"sema/internal/admit"
+	"sema/internal/rights"
 	"sema/server"
 )
 
@@ -107,7 +107,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer closeAudit()
-	records := admit.NewLog(audit, log)
+	records := rights.NewLog(audit, log)
 	o.Audit = records.Add
 	if f.auditRequired {
 		o.AuditFirst = records.Begin
@@ -214,13 +214,13 @@ func withTokens(path string, read func(io.Reader) error) error {
 // readProxy reads what stands between the server and its users.
 func (f *serveFlags) readProxy(o *server.Options) (err error) {
 	if f.proxies != "" {
-		if o.Proxies, err = admit.ParseProxies(f.proxies); err != nil {
+		if o.Proxies, err = rights.ParseProxies(f.proxies); err != nil {
 			return usage("--trusted-proxy 127.0.0.1", "--trusted-proxy: %v", err)
 		}
 	}
 	if f.public != "" {
 		if o.PublicURL, err = url.Parse(f.public); err == nil {
-			_, _, err = admit.Origins(o.PublicURL)
+			_, _, err = rights.Origins(o.PublicURL)
 		}
 		if err != nil {
 			return usage("--public-url https://sema.example.org", "--public-url %s is no address of a site", redact(f.public))

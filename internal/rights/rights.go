@@ -1,6 +1,6 @@
-// Package admit decides who may do what, where a request came from and how often it is looked
+// Package rights decides who may do what, where a request came from and how often it is looked
 // at, and writes the audit log. Package server and package dashboard share it.
-package admit
+package rights
 
 import (
 	"errors"
