@@ -20,7 +20,7 @@ import (
 const actTime = 10 * time.Second
 
 // kind is what all changes of a kind have: how one is asked about, and how it is done. A change
-// that somebody asks for is the record of it, with what it is to be.
+// that somebody asks for is the record that is kept of it, with the value that is wanted.
 type kind struct {
 	button string
 	title  func(access.Record) string

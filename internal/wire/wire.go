@@ -39,8 +39,8 @@ const (
 	kindBytes  = 2
 )
 
-// coder writes the fields of a message, or reads them. One function describes a message for
-// both: it calls the methods for its fields, in the order in which they are written.
+// coder writes the fields of a message, or reads them. For each message one function calls the
+// method of each field, in the order of the fields, for writing as for reading.
 // Writing changes none of the values, and leaves out zeros.
 type coder struct {
 	b       []byte // writing: the message; reading: what follows the field

@@ -13,9 +13,9 @@ import (
 // heldVariable lists the permits under which a command runs, outermost first.
 const heldVariable = "SEMA_HELD"
 
-// inVain refuses, before the wait and before anything is stored, one that would never end:
-// the weight is above the limit that we would be the first to store, or the permit is held
-// by an outer sema that waits for this one. A background command that outlives the outer
+// inVain refuses a wait that would never end, before anything is stored. The weight is above
+// the limit that we would be the first to store, or an outer sema holds the permit and
+// waits for this command. A background command that outlives the outer
 // one could be served later, but sema cannot tell the two cases apart.
 func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
 	weight, limit := w.flags.weight, w.flags.limit

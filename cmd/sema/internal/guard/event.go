@@ -13,7 +13,7 @@ type Command struct {
 	Env  []string
 
 	Life   *os.File         // on Linux: kept open by the guard and the command; nil: none
-	Ignore []syscall.Signal // on Linux: what it ignores beside what this process ignores
+	Ignore []syscall.Signal // on Linux: signals that it ignores, beside those that this process ignores
 	Held   func() bool      // elsewhere: whether it may run on after ^Z
 }
 
