@@ -105,6 +105,12 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		return r
 	}
 	r.ID = j.id(t, client)
+	switch { // a permit that was revoked is released, most often
+	case kind == protocol.Revoke:
+		j.revoked = r.ID
+	case kind == protocol.Release && j.revoked.Number != 0 && one(t, 4, "revoked"):
+		r.ID = j.revoked
+	}
 	r.Lease = time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond
 	if one(t, 100, "long") {
 		r.Lease = time.Hour

@@ -34,12 +34,28 @@ var forTest = strings.NewReplacer(
 
 const (
 	// countLua returns the counters of the script and the counted values: weight,
-	// tickets, and entries of the state.
+	// tickets, and entries of the state. The last value names the keys whose record has
+	// another weight than their permits.
 	countLua = `local raw = redis.call('HGET', KEYS[1], '')
-		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9]), 0, {}} end
+		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9]), 0, {}, {}} end
 		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
-		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}} end -- the next step takes the rest for gone
-		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
+		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}, {}} end -- the next step takes the rest for gone
+		local held, wrong, records = {}, {}, redis.call('HGETALL', KEYS[8]) -- without those of the server, keys are 8
+		local permits = records[1] and redis.call('HGETALL', KEYS[1]) or {}
+		for k = 1, #permits, 2 do
+			local id, value, key = permits[k], permits[k + 1], nil
+			local first = id ~= '' and string.char(string.byte(value)) or ''
+			if first == 'h' or first == 'r' then key = '' end
+			if first == 'H' or first == 'R' then key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1) end
+			if key then held['k' .. key] = (held['k' .. key] or 0) + string.match(id, '%d+$') end
+		end
+		for k = 1, #records, 2 do
+			local name = records[k]
+			if name ~= '' and struct.unpack('<d', records[k + 1]) ~= (held[name] or 0) then wrong[#wrong + 1] = name end
+			held[name] = nil
+		end
+		for name in pairs(held) do wrong[#wrong + 1] = name end
+		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1), wrong}`
 
 	// passLua shortens all times to live by so many milliseconds.
 	passLua = `for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -165,6 +181,7 @@ type judge struct {
 	keeps    map[string]keeping   // the right that each client has
 	fences   map[string]fencing   // the fence that each client raised
 	looks    int                  // actions since the state was compared
+	revoked  engine.ID            // what was last to be revoked
 	pipe     redis.Pipeliner
 	verdicts []func(failer) // checks of the replies to the pipeline
 }

@@ -62,6 +62,8 @@ if plain and ids == 1 then
       value = redis.call('HGET', KEYS[1], id)
       if value and string.byte(value) == 72 then -- 'H': held, of a key with a name
         key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1)
+      elseif kind == RELEASE and (not value or string.byte(value) ~= HELD) then
+        kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
     local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
