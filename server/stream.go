@@ -8,6 +8,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/loop"
 	"sema/internal/protocol"
 	"sema/internal/rights"
 	"sema/internal/wire"
@@ -183,12 +184,22 @@ func (s *Server) withSession(ctx context.Context, name string, f func(context.Co
 }
 
 // holder returns the holder, with the engine's id, of a permit whose id is permit in
-// State. If there is none, its id is permit: an operation on it reports the error.
+// State; or the waiter with such a ticket. If there is none, its id is permit: an operation on it
+// reports the error.
 func (s *Server) holder(ctx context.Context, name, permit string) (engine.Holder, error) {
-	st, err := s.stateOf(ctx, name)
+	var st engine.State
+	err := loop.Repeat(ctx, func() (err error) {
+		st, err = s.stateOf(ctx, name)
+		return err
+	})
 	for _, h := range st.Holders {
 		if s.remotes.outerText(h.ID) == permit {
 			return h, nil
+		}
+	}
+	for _, w := range st.Waiters {
+		if s.remotes.outerText(w.ID) == permit {
+			return engine.Holder{ID: w.ID, Weight: w.Weight, Slot: -1, Key: w.Key, Client: w.Client}, nil
 		}
 	}
 	return engine.Holder{ID: permit}, err

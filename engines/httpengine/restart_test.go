@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 	"sema/internal/fixture/redistest"
@@ -134,6 +135,23 @@ func TestAnOperatorRevokesByTheClientsID(t *testing.T) {
 		expect.Until(t, "a renewal", func() bool { return before.Renew(ctx) == nil })
 		after, err := s.Acquire(ctx)
 		expect.OK(t, err)
+		waits, end := context.WithCancel(ctx)
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = s.Acquire(waits)
+		}()
+		var queue []engine.Waiter
+		expect.Until(t, "a ticket", func() bool {
+			st, err := s.State(ctx)
+			queue = st.Waiters
+			return err == nil && len(queue) == 1
+		})
+		if status := operate(http.MethodDelete, queue[0].ID, ""); status != http.StatusNoContent {
+			t.Errorf("taking %s from the queue: %d", queue[0].ID, status)
+		}
+		end()
+		<-gone
 		for _, p := range []*sema.Permit{before, after} {
 			if status := operate(http.MethodPost, p.ID(), "/revoke"); status != http.StatusNoContent {
 				t.Fatalf("revoking %s: %d", p.ID(), status)
