@@ -43,6 +43,20 @@ func TestSignalForSemaReachesTheCommand(t *testing.T) {
 	j.dead()
 }
 
+// A signal for the group that comes while the command is being started ends it as well: the
+// guard may be there, and the command not yet.
+func TestSignalForTheGroupAtTheStart(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	for range 30 {
+		j := start(t, url, "run", "start", "--", "sleep", "100")
+		for len(children(t, j.cmd.Process.Pid)) == 0 {
+		}
+		expect.OK(t, syscall.Kill(-j.cmd.Process.Pid, syscall.SIGTERM))
+		j.exits(128 + int(syscall.SIGTERM))
+	}
+}
+
 // A signal for the whole process group, as a terminal or "kill %1" sends it,
 // reaches each process once: sema adds none of its own.
 func TestSignalForTheGroupArrivesOnce(t *testing.T) {

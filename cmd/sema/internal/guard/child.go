@@ -45,6 +45,7 @@ type plan struct {
 
 	command uintptr // process id; 0: has ended
 	self    uintptr
+	left    bool // the guard has left sema's process group
 	gone    bool // has been reported
 	signals uintptr
 	timer   uintptr
@@ -54,7 +55,7 @@ type plan struct {
 	action  [4]uintptr // struct sigaction: the handler is its first word
 	set     uint64
 	seen    [64]int64 // the sentinel's: when the group was last sent a signal
-	early   uint64    // signals that the group was sent before there was a sentinel
+	early   uint64    // signals that the command was sent before there was a sentinel
 	moment  [4]int64  // struct itimerspec, struct timespec
 	status  uint32
 	buffer  [4096]byte
@@ -79,7 +80,8 @@ const (
 	orderUntil  = iota + 1 // kill all at that moment: nanoseconds of CLOCK_BOOTTIME
 	orderSignal            // pass a signal on to the command
 	orderKill              // kill all
-	orderLate              // from the sentinel, first: the signals it has seen
+	orderEarly             // from the command, before it runs: the signals it has been sent
+	orderLate              // from the sentinel, first: the signals it has been sent
 	orderDone              // end, and leave alone what is left
 )
 
@@ -132,7 +134,7 @@ func sentinel(p *plan) {
 	}
 	p.keep = [5]uintptr{p.queries, p.passOn, noFile, noFile, noFile}
 	closeOthers(p)
-	awaitGuard(p) // what it has seen and we have not came before us
+	awaitGuard(p) // the command has told what it was sent: what we were not, came before us
 	_, _ = sys(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&p.set)), 8, 0, 0)
 	p.record = record{orderLate, p.set}
 	_, _ = sys(unix.SYS_WRITE, p.passOn, uintptr(unsafe.Pointer(&p.record)), unsafe.Sizeof(p.record), 0)
@@ -199,17 +201,10 @@ func guard(p *plan) {
 	}
 	p.command = pid
 	// The sentinel is a child of sema's, like the guard. It is started after the
-	// command, which prepares itself meanwhile. The guard has seen the signals
-	// that the group was sent before. Now the guard leaves the group and the
-	// session. It must leave the session, too. Otherwise, when it ends as a parent
-	// in another group of the same session, the kernel could take sema's group for
-	// orphaned. It would then send SIGHUP to the group if one of its processes is
-	// stopped.
+	// command, which prepares itself meanwhile.
 	if pid, err := sys(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0); err == 0 && pid == 0 {
 		sentinel(p)
 	}
-	_, _ = sys(unix.SYS_SETSID, 0, 0, 0, 0)
-	_, _ = sys(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&p.early)), 8, 0, 0)
 	p.set = 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGCONT-1)
 	p.signals, _ = sys(unix.SYS_SIGNALFD4, noFile, uintptr(unsafe.Pointer(&p.set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
 	p.timer, _ = sys(unix.SYS_TIMERFD_CREATE, unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK, 0, 0)
@@ -239,6 +234,21 @@ func guard(p *plan) {
 	}
 }
 
+// leave leaves sema's process group, and lets the command and the sentinel go on. It leaves
+// the session, too. Otherwise, when the guard ends as a parent in another group of the same
+// session, the kernel could take sema's group for orphaned. It would then send SIGHUP
+// to the group if one of its processes is stopped.
+//
+//go:norace
+//go:nosplit
+//go:nocheckptr
+func leave(p *plan) {
+	if !p.left {
+		p.left = true
+		_, _ = sys(unix.SYS_SETSID, 0, 0, 0, 0)
+	}
+}
+
 // obey carries out the next order.
 //
 //go:norace
@@ -265,6 +275,9 @@ func obey(p *plan) {
 		} else if p.command != 0 {
 			_, _ = sys(unix.SYS_KILL, p.command, uintptr(p.record.value), 0, 0)
 		}
+	case orderEarly:
+		p.early = p.record.value
+		leave(p)
 	case orderLate:
 		p.early &^= p.record.value
 	case orderKill:
@@ -305,6 +318,11 @@ func command(p *plan) {
 		p.action[1], p.action[2], p.action[3] = 0, 0, 0
 		_, _ = sys(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&p.action)), 0, 8)
 	}
+	// The command gets what the group was sent since it was forked. Neither sema nor the
+	// sentinel, which comes later, can know that.
+	_, _ = sys(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&p.set)), 8, 0, 0)
+	p.record = record{orderEarly, p.set}
+	_, _ = sys(unix.SYS_WRITE, p.passOn, uintptr(unsafe.Pointer(&p.record)), unsafe.Sizeof(p.record), 0)
 	// A kill -9 of the group must not find the guard in it, once there is a command
 	// that could leave the group.
 	awaitGuard(p)
@@ -373,6 +391,7 @@ func reap(p *plan) bool {
 			return false
 		case pid == p.command:
 			p.command = 0
+			leave(p) // should the command have ended before it told anything
 			report(p, reportEnded, uint64(p.status))
 		}
 	}
