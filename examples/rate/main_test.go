@@ -83,8 +83,8 @@ func TestPatienceGetsTheNextToken(t *testing.T) {
 	}
 }
 
-// As the page says of a request without a chance: a request for no token takes none,
-// and tells whether there is one.
+// The page sends a request without a chance that asks for 0 tokens. It takes none, and its
+// answer says whether one is there.
 func TestAskingForNoTokenTakesNone(t *testing.T) {
 	l, _ := limited(t, redistest.Start(t))
 	l.limit = redis_rate.Limit{Rate: 2, Burst: 2, Period: time.Hour}

@@ -51,6 +51,7 @@ func TestSignalForTheGroupAtTheStart(t *testing.T) {
 	for range 30 {
 		j := start(t, url, "run", "start", "--", "sleep", "100")
 		for len(children(t, j.cmd.Process.Pid)) == 0 {
+			expect.OK(t, syscall.Kill(j.cmd.Process.Pid, 0)) // it lives
 		}
 		expect.OK(t, syscall.Kill(-j.cmd.Process.Pid, syscall.SIGTERM))
 		j.exits(128 + int(syscall.SIGTERM))
