@@ -39,14 +39,11 @@ func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, cl
 			kept.Act(r)
 		}
 	}
-	f = &figures{watch: sync.OnceValue(func() *metrics.Watch {
-		x, _ := metrics.NewWatch(w, nil) // it has no values that could be wrong
-		return x
-	})}
+	f = &figures{watcher: w}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, f, d.Close
 	return f, func() {
 		d.Close()
-		f.watch().Close()
+		f.close()
 		closeKept()
 		w.Close()
 	}, nil
@@ -83,11 +80,26 @@ func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, ke
 // figures are served from the first request for them on: to have them costs
 // looks at the engine, whether anybody asks or not.
 type figures struct {
-	watch  func() *metrics.Watch
-	server *server.Server // tells of itself
+	watcher *watching.Watcher
+	server  *server.Server // tells of itself
+
+	once  sync.Once
+	watch *metrics.Watch // nil after once: closed before anybody asked
 }
 
 // ServeHTTP implements http.Handler.
 func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	metrics.Handler(f.watch(), f.server, metrics.Process()).ServeHTTP(w, r)
+	f.once.Do(func() { f.watch, _ = metrics.NewWatch(f.watcher, nil) }) // without options nothing can be wrong
+	if f.watch == nil {
+		http.Error(w, "the server is closing", http.StatusServiceUnavailable)
+		return
+	}
+	metrics.Handler(f.watch, f.server, metrics.Process()).ServeHTTP(w, r)
+}
+
+func (f *figures) close() {
+	f.once.Do(func() {})
+	if f.watch != nil {
+		f.watch.Close()
+	}
 }
