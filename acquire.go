@@ -2,6 +2,7 @@ package sema
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"sema/engine"
@@ -33,26 +34,30 @@ const (
 // holds up those behind it, until as much is free.
 func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: int64(n)} }
 
-// For is the key of the acquisition: a tenant, a host, a user, a model. Its permits count against
-// the limit of the Semaphore, and against the cap of the key: Options.PerKey, or the cap that
-// Operator.Set gave it.
+// For is the key of the acquisition: a tenant, a host, a user, a model; or a path of up to three
+// names, such as an organisation and a user of it. Its permits count against the limit of the
+// Semaphore, and at each step of the path against the cap there: that of Options.Caps, or the cap that
+// Operator.Set gave it. All of it is taken in one step, so nobody holds a place while it waits for
+// another.
 //
-// Within a key callers are served in the order in which they came. Among keys the next
-// free weight goes to the key that holds the fewest whole shares; among such keys, in
-// turn. So a key with a thousand callers delays the others no more than one with two, and
-// what nobody else wants is any key's, up to its cap. A key at its cap holds up nobody.
+// Within a key callers are served in the order in which they came. Among the keys at one place of the
+// path the next free weight goes to the key that holds the fewest whole shares; among such keys, in
+// turn. So a key with a thousand callers delays the others no more than one with two, a user who
+// makes up keys costs its own organisation alone, and what nobody else wants is any key's, up to its
+// cap. A key at its cap holds up nobody but those below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
-// 1 … 255 bytes of UTF-8 without control characters; Acquire fails with an *ArgumentError on another
-// one. Operators see keys: hash what is a secret, such as an API key. Take keys from
+// 1 … 255 bytes of UTF-8 without control characters, with a byte between names; Acquire fails with an
+// *ArgumentError on another one. Operators see keys: hash what is a secret, such as an API key. Take keys from
 // authentication and not from the caller's own words: a caller that makes up many keys gets as
 // many shares. For() is no key. Default: no key. Cost: on Redis a step takes the server longer, a
 // hand-off about twice as long.
 func For(path ...string) AcquireOption {
-	// A copy of the name, because an option that kept the slice would cost an allocation.
 	o := AcquireOption{kind: keyOption, n: int64(len(path))}
-	if len(path) > 0 {
+	if len(path) == 1 {
 		o.text = path[0]
+	} else if len(path) <= engine.MaxDepth {
+		o.text = strings.Join(path, engine.KeySeparator)
 	}
 	return o
 }
@@ -143,21 +148,17 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	return w, nil
 }
 
-// keyOf is the key of a path; "" without one. Its errors are *ArgumentErrors.
-func keyOf(path []string) (string, error) {
-	if len(path) == 0 {
-		return "", nil
+// validateKey says whether a text is a key of so many names.
+func validateKey(key string, names int) error {
+	switch got := strings.Count(key, engine.KeySeparator) + 1; {
+	case names > engine.MaxDepth:
+		return &ArgumentError{What: "key", Value: names, Want: fmt.Sprintf("at most %d names", engine.MaxDepth)}
+	case key == "":
+		return &ArgumentError{What: "key", Value: key, Want: "names that are not empty"}
+	case got != names:
+		return &ArgumentError{What: "key", Value: key, Want: "no control characters"}
+	case names == 1:
+		return engine.ValidateText("key", key, engine.MaxKey)
 	}
-	return path[0], validateKey(path[0], len(path))
-}
-
-// validateKey says whether a path of so many names, of which this is the first, can be a key.
-func validateKey(name string, names int) error {
-	switch {
-	case names > 1:
-		return &ArgumentError{What: "key", Value: name, Want: fmt.Sprintf("one name, not %d", names)}
-	case name == "":
-		return &ArgumentError{What: "key", Value: name, Want: "a key that is not empty"}
-	}
-	return engine.ValidateText("key", name, engine.MaxKey)
+	return engine.Key(key).Validate()
 }

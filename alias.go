@@ -21,10 +21,18 @@ type Engine = protocol.Engine
 //	Holders []engine.Holder
 //	Waiters []engine.Waiter // in the order they will be served; with keys, key by key
 //	Auto    *engine.Auto // a controller found the limit, within the last minute; nil: none did
-//	PerKey  int          // the most weight that a key without a rule may hold; 0: no such cap
+//	Caps    engine.Caps  // the most weight that a key without a rule may hold
 //	Keys    []engine.KeyState // of a semaphore with keys: those in turn, those at their cap, the others
 //	Waiting() int        // callers that wait: with tickets, and behind them in their processes
 type State = engine.State
+
+// Caps are what each key without a cap of its own may hold, by how many names it has: {20, 4} is 20 for
+// each organisation, and 4 for each user of one. 0 is no such cap. Its methods:
+//
+//	Validate() error // an *ArgumentError if one is not 0 … MaxLimit
+//	List() []int     // up to the last that is not 0
+//	String() string  // "20,4"
+type Caps = engine.Caps
 
 // ArgumentError says which value was refused and what would have been taken. Nothing was
 // changed. Its fields and methods:

@@ -62,46 +62,39 @@ var (
 // named is an error about the semaphore of that name.
 func named(err error, name string) error { return fmt.Errorf("%w: %q", err, name) }
 
-// LimitError says that the stored limit differs from the one given to New, or the cap of
-// keys from Options.PerKey: an error of Acquire under LimitStrict, and Event.Err of
+// LimitError says that the stored limit differs from the one given to New, or the caps of
+// keys from Options.Caps: an error of Acquire under LimitStrict, and Event.Err of
 // Observer.LimitDiffers. Nothing was changed.
 type LimitError struct {
 	Name   string
 	Stored int
 	Wanted int
 
-	StoredPerKey int // 0: none
-	WantedPerKey int
+	StoredCaps engine.Caps
+	WantedCaps engine.Caps
 }
 
 // Error names both limits.
 func (e *LimitError) Error() string {
-	if e.StoredPerKey == e.WantedPerKey {
+	if e.StoredCaps == e.WantedCaps {
 		return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
 	}
-	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, perKey(e.StoredPerKey), e.Wanted, perKey(e.WantedPerKey))
-}
-
-func perKey(n int) string {
-	if n == 0 {
-		return "none per key"
-	}
-	return fmt.Sprintf("%d per key", n)
+	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, e.StoredCaps, e.Wanted, e.WantedCaps)
 }
 
 // WeightError says that a request weighs more than the stored limit, or more than the cap
 // of its key, and could never be granted. Nothing was changed.
 type WeightError struct {
 	Name   string
-	Key    string // whose; "" without keys
+	Key    engine.Key // whose cap is the least, the key asked for or one above it; "": it is the limit
 	Weight int
-	Limit  int // that, or the cap, whichever is less
+	Limit  int // that, or the cap
 }
 
 // Error names the weight and the limit.
 func (e *WeightError) Error() string {
 	if e.Key != "" {
-		return fmt.Sprintf("sema: weight %d is above the %d that key %q of %q may hold", e.Weight, e.Limit, e.Key, e.Name)
+		return fmt.Sprintf("sema: weight %d is above the %d that key %q of %q may hold", e.Weight, e.Limit, e.Key.String(), e.Name)
 	}
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
@@ -133,7 +126,7 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.Busy:
 		return &BusyError{Name: s.name, RetryAfter: e.Wait/2 + rand.N(e.Wait+1)}
 	case client.TooHeavy:
-		return &WeightError{Name: s.name, Key: e.A.Key, Weight: e.A.Weight(), Limit: e.Limit}
+		return &WeightError{Name: s.name, Key: engine.Key(e.A.Key).First(e.Depth), Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:
 		return s.limitError(e)
 	case client.Gone:
@@ -155,7 +148,7 @@ func (s *Semaphore) reason(e client.Event) error {
 
 // limitError compares the limit of an event with the one given to New.
 func (s *Semaphore) limitError(e client.Event) *LimitError {
-	return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredPerKey: e.PerKey, WantedPerKey: s.options.PerKey}
+	return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredCaps: e.Caps, WantedCaps: s.options.Caps}
 }
 
 // operation is what was asked of the engine for an acquisition.

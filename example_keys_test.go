@@ -14,7 +14,7 @@ import (
 // Two at once for each tenant, and three in all.
 func ExampleFor() {
 	ctx := context.Background()
-	sem, err := sema.New(memengine.New(), "api", 3, &sema.Options{PerKey: 2})
+	sem, err := sema.New(memengine.New(), "api", 3, &sema.Options{Caps: sema.Caps{2}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -53,7 +53,7 @@ func keyOf(pepper []byte, apiKey string) string {
 // A key that is a secret is hashed, so that operators do not see it.
 func ExampleFor_secret() {
 	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "api", 20, &sema.Options{PerKey: 2})
+	sem, _ := sema.New(memengine.New(), "api", 20, &sema.Options{Caps: sema.Caps{2}})
 	defer func() { _ = sem.Close() }()
 
 	permit, err := sem.Acquire(ctx, sema.For(keyOf([]byte("pepper"), "sk-live-1234")))
@@ -68,7 +68,7 @@ func ExampleFor_secret() {
 func ExampleOperator_Set_key() {
 	ctx := context.Background()
 	engine := memengine.New()
-	sem, _ := sema.New(engine, "api", 4, &sema.Options{PerKey: 2})
+	sem, _ := sema.New(engine, "api", 4, &sema.Options{Caps: sema.Caps{2}})
 	defer func() { _ = sem.Close() }()
 	permit, _ := sem.Acquire(ctx, sema.For("acme")) // the semaphore exists from here on
 	_ = permit.Release()

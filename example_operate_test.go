@@ -152,7 +152,7 @@ func ExampleRule() {
 	operator, _ := sema.Operate(memengine.New(), "api")
 	defer func() { _ = operator.Close() }()
 
-	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 2}))
+	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 20, Caps: sema.Caps{2}}))
 	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 5, Share: 300}, "acme"))
 	state, err := operator.State(ctx)
 	fmt.Println(state.Limit, state.PerKey, state.Keys[0].Key, state.Keys[0].Cap, err)

@@ -16,7 +16,7 @@ import (
 func TestABusyKeyDoesNotStarveTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
-		s, err := sema.New(e, "api", 3, &sema.Options{PerKey: 2})
+		s, err := sema.New(e, "api", 3, &sema.Options{Caps: sema.Caps{2}})
 		expect.OK(t, err)
 		var callers sync.WaitGroup
 		work := func(key string, n int) {

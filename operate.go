@@ -43,16 +43,17 @@ func (o *Operator) State(ctx context.Context) (State, error) {
 // its value as it is.
 type Rule struct {
 	// Limit of the semaphore: the most weight that is held at once. Of a key: its cap, the
-	// most weight that the key may hold, which may be above PerKey. 1 … MaxLimit; a key with
-	// MaxLimit has no cap but the limit.
+	// most weight that the key may hold, with all below it, which may be above Caps. 1 … MaxLimit;
+	// a key with MaxLimit has no cap but those above it.
 	Limit int
 
-	// PerKey is the most weight that each key may hold that has no cap of its own, see
-	// Options.PerKey. It is of the semaphore alone. 1 … MaxLimit, and MaxLimit is no cap.
-	PerKey int
+	// Caps are the most weight that each key may hold that has no cap of its own, by how many names
+	// it has, see Options.Caps. They are of the semaphore alone. 1 … MaxLimit, and MaxLimit is no
+	// cap; 0 leaves one as it is.
+	Caps engine.Caps
 
 	// Share is how much of the semaphore a key gets while several wait, beside the shares of
-	// the others: 1 … 1000. A key has a share of 100 before. It is of a key alone.
+	// the others beside it: 1 … 1000. A key has a share of 100 before. It is of a key alone.
 	Share int
 }
 
@@ -60,8 +61,8 @@ type Rule struct {
 // path it is the rule of the semaphore, else that of the key, see For. At least one field
 // is not 0.
 //
-// Set with a Limit creates the semaphore if there is none. PerKey alone, and the rule of a key,
-// fail with ErrNotFound then. PerKey alone also pins the limit that is stored.
+// Set with a Limit creates the semaphore if there is none. Caps alone, and the rule of a key,
+// fail with ErrNotFound then. Caps alone also pin the limit that is stored.
 //
 // A larger limit or cap serves waiters at once. A smaller one revokes nobody: grants resume when
 // less than it is held. Waiters that weigh more than it fail with a *WeightError. Set fails with an
@@ -79,19 +80,19 @@ func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 // ends, and the cap and the share of all keys hold for it. Without a rule nothing changes. Unset fails with ErrNotFound when there is no
 // such semaphore.
 func (o *Operator) Unset(ctx context.Context, path ...string) error {
-	key, err := keyOf(path)
+	key, err := engine.NewKey(path...)
 	if err != nil {
 		return err
 	}
 	if len(path) == 0 {
 		return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetLimit})
 	}
-	return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetKey, Key: key})
+	return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetKey, Key: string(key)})
 }
 
 // request is what stores the rule. Its errors are *ArgumentErrors.
 func (r Rule) request(path []string) (protocol.Request, error) {
-	key, err := keyOf(path)
+	key, err := engine.NewKey(path...)
 	if err != nil {
 		return protocol.Request{}, err
 	}
@@ -100,7 +101,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 		limit = "limit of a key"
 	}
 	if err := cmp.Or(
-		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), engine.ValidateRange("", "limit per key", r.PerKey, 0, MaxLimit),
+		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), r.Caps.Validate(),
 		engine.ValidateRange("", "share", r.Share, 0, engine.MaxShare)); err != nil {
 		return protocol.Request{}, err
 	}
@@ -109,14 +110,17 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "one with a value"}
 	case len(path) == 0 && r.Share != 0:
 		return protocol.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
-	case len(path) > 0 && r.PerKey != 0:
-		return protocol.Request{}, &ArgumentError{What: "limit per key", Value: r.PerKey, Want: "0 for a key"}
+	case len(path) > 0 && r.Caps != engine.Caps{}:
+		return protocol.Request{}, &ArgumentError{What: "caps", Value: r.Caps, Want: "none for a key"}
 	case len(path) > 0:
-		return protocol.Request{Kind: protocol.SetKey, Key: key, Cap: r.Limit, Share: r.Share}, nil
-	case r.PerKey == MaxLimit:
-		r.PerKey = -1
+		return protocol.Request{Kind: protocol.SetKey, Key: string(key), Cap: r.Limit, Share: r.Share}, nil
 	}
-	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, PerKey: r.PerKey, Pin: true}, nil
+	for i, c := range r.Caps {
+		if c == MaxLimit {
+			r.Caps[i] = -1
+		}
+	}
+	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, Caps: r.Caps, Pin: true}, nil
 }
 
 // Pause stops all grants, until Unpause: a holder keeps its permit, a waiter goes

@@ -64,11 +64,12 @@ type Options struct {
 	// Default LimitNewest. Cost: none.
 	OnConflict LimitPolicy
 
-	// PerKey is the most weight that each key may hold that has no cap of its own, see
-	// For: "two per tenant, twenty in all". It is stored with the limit, and
-	// OnConflict goes for both: 0 … MaxLimit. Acquisitions without a key have no such cap.
-	// Default: 0, the limit alone. Cost: as of For.
-	PerKey int
+	// Caps are the most weight that each key may hold that has no cap of its own, see
+	// For: {2} is "two per tenant, twenty in all", and {20, 4} is 20 per organisation and 4 per user
+	// of one. They are stored with the limit, and OnConflict goes for all: each 0 … MaxLimit, and 0
+	// is no cap. Acquisitions without a key have no such cap.
+	// Default: none, the limit alone. Cost: as of For.
+	Caps engine.Caps
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
@@ -179,7 +180,7 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "LimitNewest, LimitStored or LimitStrict"}
 	}
 	return cmp.Or(
-		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
+		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), o.Caps.Validate(),
 		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
 }
 
@@ -187,7 +188,7 @@ func (o Options) validate() error {
 func (o Options) machine(session protocol.Session, limit int) client.Config {
 	lasting, ok := session.(protocol.Lasting)
 	return client.Config{
-		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
+		Terms:   client.Terms{Limit: limit, Caps: o.Caps, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
 		Slots:   o.Slots, Strict: o.OnConflict == LimitStrict, Newest: o.OnConflict == LimitNewest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes, MaxWaiting: o.MaxWaiting,

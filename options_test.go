@@ -44,7 +44,7 @@ func TestABadOptionIsRefusedAtOnce(t *testing.T) {
 
 // Of several options of one kind the last one counts, and For() and the zero option ask for nothing.
 func TestTheLastOptionOfAKindCounts(t *testing.T) {
-	bubble(t, &sema.Options{PerKey: 1}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+	bubble(t, &sema.Options{Caps: sema.Caps{1}}, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		p, err := s.Acquire(t.Context(), sema.AcquireOption{}, sema.Weight(0), sema.Weight(1), sema.For(""), sema.For("a"),
 			sema.Label("one\ntwo"), sema.Label("job 7"), sema.HeadStart(-1), sema.HeadStart(0))
 		expect.OK(t, err)
@@ -123,7 +123,7 @@ func TestMisusePanics(t *testing.T) {
 
 // An option costs no memory.
 func TestAllocationsOfAnAcquisition(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "x", 2, &sema.Options{Keep: time.Second, PerKey: 2})
+	sem, err := sema.New(memengine.New(), "x", 2, &sema.Options{Keep: time.Second, Caps: sema.Caps{2}})
 	expect.OK(t, err)
 	defer func() { expect.OK(t, sem.Close()) }()
 	ctx, tenant := t.Context(), "tenant"

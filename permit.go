@@ -286,7 +286,7 @@ func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 func (h *holding) event() Event {
 	e := Event{Semaphore: h.sem.name, Label: h.Label, Weight: h.Acquisition.Weight()}
 	if h.Key != "" {
-		e.Path = []string{h.Key}
+		e.Path = engine.Key(h.Key).Names()
 	}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		e.Permit = id.String()

@@ -365,12 +365,12 @@ func (s *Semaphore) observe(e client.Event) func() {
 // logLimit is the default of Observer.LimitDiffers.
 func logLimit(e Event) {
 	d, _ := errors.AsType[*LimitError](e.Err)
-	var perKey []any
-	if d.WantedPerKey != 0 || d.StoredPerKey != 0 {
-		perKey = []any{"given_per_key", d.WantedPerKey, "holds_per_key", d.StoredPerKey}
+	var caps []any
+	if d.WantedCaps != d.StoredCaps {
+		caps = []any{"given_caps", d.WantedCaps.String(), "holds_caps", d.StoredCaps.String()}
 	}
 	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
-		append([]any{"semaphore", e.Semaphore, "given", d.Wanted, "holds", d.Stored}, perKey...)...)
+		append([]any{"semaphore", e.Semaphore, "given", d.Wanted, "holds", d.Stored}, caps...)...)
 }
 
 // callTimeout is how long a release waits for its answer.

@@ -2,6 +2,7 @@ package sema
 
 import (
 	"context"
+	"sema/engine"
 	"slices"
 	"strings"
 )
@@ -27,14 +28,14 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 		st.Limit = s.limit
 	}
 	// Of its own callers this process knows more than it last told the engine.
-	mine, counted := s.loop.Session().Client()+"-", map[string]bool{}
+	mine, counted := s.loop.Session().Client()+"-", map[engine.Key]bool{}
 	s.loop.Lock()
 	defer s.loop.Unlock()
 	for i := range slices.Backward(st.Waiters) {
 		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) {
 			w.Behind = 0
 			if !counted[w.Key] {
-				w.Behind, counted[w.Key] = s.loop.Machine.Behind(w.Key), true
+				w.Behind, counted[w.Key] = s.loop.Machine.Behind(string(w.Key)), true
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []stri
 		id := engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}
 		ids = append(ids, id.String())
 		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: id, Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+			Kind: protocol.Ask, ID: id, Limit: limit, Caps: engine.Caps{perKey}, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 		})
 	}
 	_, err = raw.Step(s.t.Context(), call)
@@ -120,7 +120,7 @@ func operateKeys(t *testing.T, e protocol.Engine) {
 	var audit []access.Record
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
 	key := `acme "& sons"`
-	sem := s.semaphore("x", 9, &sema.Options{PerKey: 2})
+	sem := s.semaphore("x", 9, &sema.Options{Caps: sema.Caps{2}})
 	hold(t, sem, key)
 	act := func(wants string, f url.Values) access.Record {
 		t.Helper()

@@ -48,7 +48,7 @@ func (s *site) changed(f url.Values) (says string, undo url.Values) {
 func TestChangesAreUndone(t *testing.T) {
 	var audit []string
 	s := open(t, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a.What+" "+a.Who+" "+a.Result) }})
-	sem := s.semaphore("x", 12, &sema.Options{PerKey: 3})
+	sem := s.semaphore("x", 12, &sema.Options{Caps: sema.Caps{3}})
 	hold(t, sem, "acme")
 	state := func() (st engine.State) {
 		t.Helper()

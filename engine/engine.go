@@ -55,20 +55,23 @@ type State struct {
 
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
-	PerKey int        // the most weight that a key without a rule may hold; 0: no such cap
-	Keys   []KeyState // of a semaphore with keys: those that can be served, in their order; those at their cap; the others
+	Caps Caps // the most weight that a key without a rule may hold
+	// Keys are those of a semaphore with keys: those in turn, in their order, each before those below it; those
+	// at their cap, likewise; and the others.
+	Keys []KeyState
 }
 
 // KeyState is one of the keys that share a semaphore.
+// What it holds, and its waiters, are also those of the keys below it.
 type KeyState struct {
-	Key     string `json:"key"`
-	Held    int    `json:"held"`            // weight
-	Waiting int    `json:"waiting"`         // tickets
-	Cap     int    `json:"cap,omitempty"`   // the most weight that it may hold; 0: only the limit applies
-	Share   int    `json:"share"`           // in the order among keys
-	Ruled   bool   `json:"ruled,omitempty"` // an operator gave it a cap or a share of its own
-	Full    bool   `json:"full,omitempty"`  // the key's cap holds up its first waiter
-	Before  int    `json:"before"`          // how many keys are served before it, if it waits and is not full
+	Key     Key  `json:"key"`
+	Held    int  `json:"held"`            // weight
+	Waiting int  `json:"waiting"`         // tickets
+	Cap     int  `json:"cap,omitempty"`   // the most weight that it may hold; 0: only the limit applies
+	Share   int  `json:"share"`           // in the order among keys
+	Ruled   bool `json:"ruled,omitempty"` // an operator gave it a cap or a share of its own
+	Full    bool `json:"full,omitempty"`  // the key's cap holds up its first waiter
+	Before  int  `json:"before"`          // how many keys beside it are served before it, if it waits and is not full
 }
 
 // Waiting is how many callers wait: those with tickets and those behind them in the
@@ -90,7 +93,7 @@ type Holder struct {
 	Age     time.Duration `json:"age"`  // since the grant
 	Left    time.Duration `json:"left"` // of the lease
 	Revoked bool          `json:"revoked,omitempty"`
-	Key     string        `json:"key,omitempty"`
+	Key     Key           `json:"key,omitempty"`
 	Client  Client        `json:"client"`
 }
 
@@ -100,6 +103,6 @@ type Waiter struct {
 	Weight  int           `json:"weight"`
 	Waiting time.Duration `json:"waiting"`          // how long it has waited
 	Behind  int           `json:"behind,omitempty"` // how many more callers wait in its process
-	Key     string        `json:"key,omitempty"`
+	Key     Key           `json:"key,omitempty"`
 	Client  Client        `json:"client"`
 }

@@ -37,7 +37,7 @@ func (e *env) keyState(s *semaphore, key string) (of engine.KeyState) {
 
 var keyTests = []test{
 	{name: "a key holds no more than its cap, and holds up nobody", atOnce: true, run: func(e *env) {
-		two := &sema.Options{PerKey: 2}
+		two := &sema.Options{Caps: sema.Caps{2}}
 		a, b := e.sem(4, two), e.sem(4, two)
 		first := e.acquireFor(a, "acme", 1)
 		second := e.acquireFor(b, "acme", 1)
@@ -95,7 +95,7 @@ var keyTests = []test{
 		o := e.operator()
 		e.is(o.Set(e.ctx(), sema.Rule{Limit: 1}, "acme"), sema.ErrNotFound)
 		e.is(o.Unset(e.ctx(), "acme"), sema.ErrNotFound)
-		one := &sema.Options{PerKey: 1}
+		one := &sema.Options{Caps: sema.Caps{1}}
 		s, other := e.sem(5, one), e.sem(5, one)
 		e.release(e.acquire(s, 1))
 		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 2}, "acme")) // a key that nobody has used yet
@@ -104,7 +104,7 @@ var keyTests = []test{
 		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 3}, "acme"))
 		held = append(held, e.permit(w))
 		e.waits(v)
-		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 5, PerKey: 2}))
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 5, Caps: sema.Caps{2}}))
 		held = append(held, e.permit(v))
 		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 1}, "acme")) // and takes nothing away
 		if k := e.keyState(s, "acme"); k.Held != 3 || k.Cap != 1 || !k.Ruled {
@@ -121,7 +121,7 @@ var keyTests = []test{
 		}
 	}},
 	{name: "what is above the cap of its key fails, and says so", run: func(e *env) {
-		s := e.sem(5, &sema.Options{PerKey: 2})
+		s := e.sem(5, &sema.Options{Caps: sema.Caps{2}})
 		e.release(e.acquireFor(s, "acme", 2))
 		_, err := s.Acquire(e.ctx(), sema.For("acme"), sema.Weight(3))
 		if e.tooHeavy(err, 3, 2).Key != "acme" || !strings.Contains(err.Error(), "acme") {
@@ -131,7 +131,7 @@ var keyTests = []test{
 		w := func() *waiter {
 			held := e.acquireFor(s, "acme", 1)
 			defer e.release(held)
-			w := e.queueFor(e.sem(5, &sema.Options{PerKey: 2}), "acme", 2)
+			w := e.queueFor(e.sem(5, &sema.Options{Caps: sema.Caps{2}}), "acme", 2)
 			e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}, "acme"))
 			return w
 		}()
@@ -139,7 +139,7 @@ var keyTests = []test{
 		e.tooHeavy(w.err, 2, 1)
 	}},
 	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
-		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 3}), "a", 3))
+		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{3}}), "a", 3))
 		seen := make(chan sema.Event, 10)
 		adopts := e.sem(9, &sema.Options{PerKey: 1, OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
 		e.release(e.acquireFor(adopts, "a", 3))
@@ -151,26 +151,26 @@ var keyTests = []test{
 		if refused, ok := errors.AsType[*sema.LimitError](err); !ok || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
 			e.Errorf("refused: %v", err)
 		}
-		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 4}), "a", 4))
-		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 8, PerKey: 5}))
-		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 1}), "a", 5))
+		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{4}}), "a", 4))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 8, Caps: sema.Caps{5}}))
+		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{1}}), "a", 5))
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 7})) // leaves it
 		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 5 {
 			e.Errorf("%+v", st)
 		}
-		e.ok(e.operator().Set(e.ctx(), sema.Rule{PerKey: 6})) // leaves the limit
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{6}})) // leaves the limit
 		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 6 || !st.Pinned {
 			e.Errorf("%+v", st)
 		}
-		e.ok(e.operator().Set(e.ctx(), sema.Rule{PerKey: sema.MaxLimit}))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{sema.MaxLimit}}))
 		if st := e.state(adopts); st.PerKey != 0 {
 			e.Errorf("%+v", st)
 		}
 		e.release(e.acquireFor(adopts, "a", 7))
 	}},
 	{name: "a rule leaves what it does not name", run: func(e *env) {
-		o, s := e.operator(), e.sem(9, &sema.Options{PerKey: 2})
-		e.is(o.Set(e.ctx(), sema.Rule{PerKey: 3}), sema.ErrNotFound)
+		o, s := e.operator(), e.sem(9, &sema.Options{Caps: sema.Caps{2}})
+		e.is(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{3}}), sema.ErrNotFound)
 		e.release(e.acquire(s, 1))
 		was := func(key string, most, share int) {
 			e.Helper()
@@ -189,7 +189,7 @@ var keyTests = []test{
 		e.release(e.acquireFor(s, "acme", 9))
 		e.ok(o.Set(e.ctx(), sema.Rule{Share: 50}, "beta"))
 		was("beta", 2, 50)
-		e.ok(o.Set(e.ctx(), sema.Rule{PerKey: 3}))
+		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{3}}))
 		was("beta", 3, 50)
 		e.ok(o.Unset(e.ctx(), "acme"))
 		e.ok(o.Set(e.ctx(), sema.Rule{Share: 200}, "acme")) // a rule that ended leaves nothing
@@ -197,7 +197,7 @@ var keyTests = []test{
 	}},
 	{name: "a larger cap of keys serves all that are full", run: func(e *env) {
 		const keys = 300 // more than a step looks at
-		one := &sema.Options{PerKey: 1, Lease: long}
+		one := &sema.Options{Caps: sema.Caps{1}, Lease: long}
 		s := e.sem(1000, one)
 		var line []*waiter
 		for i := range keys {
@@ -208,7 +208,7 @@ var keyTests = []test{
 			line = append(line, e.start(other, 1, sema.For(fmt.Sprint(i))))
 		}
 		e.until(func() bool { return e.state(s).Waiting() == keys })
-		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1000, PerKey: 2}))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1000, Caps: sema.Caps{2}}))
 		for _, w := range line {
 			e.permit(w)
 		}
@@ -249,7 +249,7 @@ var keyTests = []test{
 		}
 	}},
 	{name: "within a process as well permits go to the key whose turn it is", run: func(e *env) {
-		s := e.sem(2, &sema.Options{PerKey: 1})
+		s := e.sem(2, &sema.Options{Caps: sema.Caps{1}})
 		a, b := e.acquireFor(s, "a", 1), e.acquireFor(s, "b", 1)
 		again := e.queueFor(s, "a", 1)
 		c := e.queueFor(s, "c", 1)
@@ -265,7 +265,7 @@ var keyTests = []test{
 		e.empty(s, 2)
 	}},
 	{name: "a semaphore in use may begin to have keys", atOnce: true, run: func(e *env) {
-		plain, keyed := e.sem(2, nil), e.sem(2, &sema.Options{PerKey: 1, OnConflict: sema.LimitNewest})
+		plain, keyed := e.sem(2, nil), e.sem(2, &sema.Options{Caps: sema.Caps{1}, OnConflict: sema.LimitNewest})
 		p, q := e.acquire(plain, 1), e.acquire(plain, 1)
 		w := e.queue(plain, 1)
 		v := e.queueFor(keyed, "acme", 1)
@@ -282,7 +282,7 @@ var keyTests = []test{
 		e.empty(plain, 2)
 	}},
 	{name: "caps hold again after a store that forgot", own: true, needs: forgetting, run: func(e *env) {
-		options := &sema.Options{PerKey: 1, Lease: steps}
+		options := &sema.Options{Caps: sema.Caps{1}, Lease: steps}
 		s := e.sem(3, options)
 		p := e.acquireFor(s, "acme", 1)
 		w := e.queueFor(e.sem(3, options), "acme", 1)
@@ -346,7 +346,7 @@ var keyTests = []test{
 		}
 		var callers sync.WaitGroup
 		for client := range 3 {
-			s := e.sem(limit, &sema.Options{PerKey: perKey, Lease: long})
+			s := e.sem(limit, &sema.Options{Caps: sema.Caps{perKey}, Lease: long})
 			for i := range 8 {
 				callers.Go(func() {
 					r := rand.New(rand.NewPCG(uint64(client), uint64(i)))
@@ -379,7 +379,7 @@ var keyTests = []test{
 			}
 		}
 		callers.Wait()
-		s := e.sem(limit, &sema.Options{PerKey: perKey})
+		s := e.sem(limit, &sema.Options{Caps: sema.Caps{perKey}})
 		e.release(e.acquire(s, limit))
 	}},
 }

@@ -107,7 +107,7 @@ func TestWatchNamesNoKey(t *testing.T) {
 		plain := semaphore(t, e, "plain", 1, sema.Options{})
 		defer func() { _ = plain.Close() }()
 		defer runtime.KeepAlive(take(t, plain))
-		s := semaphore(t, e, "llm", 10, sema.Options{PerKey: 2})
+		s := semaphore(t, e, "llm", 10, sema.Options{Caps: sema.Caps{2}})
 		defer func() { _ = s.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -115,7 +115,7 @@ func TestWatchNamesNoKey(t *testing.T) {
 		defer cancel()
 		recorder, err := metrics.NewRecorder(nil)
 		expect.OK(t, err)
-		watching := semaphore(t, e, "llm", 10, sema.Options{PerKey: 2, Observer: recorder.Observer()})
+		watching := semaphore(t, e, "llm", 10, sema.Options{Caps: sema.Caps{2}, Observer: recorder.Observer()})
 		defer func() { _ = watching.Close() }()
 		for i := range 5 {
 			for range 3 {

@@ -86,7 +86,7 @@ func ExampleOfEach() {
 // Twenty pages at once in all, ten of each tenant; a request without a tenant is not limited. A tenant
 // with a thousand requests delays the others no more than one with two.
 func ExampleOf() {
-	sem, err := sema.New(memengine.New(), "pages", 20, &sema.Options{PerKey: 10})
+	sem, err := sema.New(memengine.New(), "pages", 20, &sema.Options{Caps: sema.Caps{10}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -494,7 +494,7 @@ func TestNoWait(t *testing.T) {
 func TestLimitsPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "hosts", 3, &sema.Options{PerKey: 2})
+		sem, err := sema.New(engine, "hosts", 3, &sema.Options{Caps: sema.Caps{2}})
 		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -175,7 +175,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease},
+		Terms: client.Terms{Limit: limit, Caps: engine.Caps{int(q.PerKey)}, Lease: lease},
 		Key:   q.Key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},

@@ -55,8 +55,8 @@ type Event struct {
 	Kind string
 
 	// Of permits and tickets.
-	Permit string // its id, the same from queued to released
-	Key    string // the key of a semaphore with keys; "": none
+	Permit string     // its id, the same from queued to released
+	Key    engine.Key // the key of a semaphore with keys; "": none
 	Client engine.Client
 	Weight int
 	Token  int64         // of a permit

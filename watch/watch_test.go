@@ -209,7 +209,7 @@ func TestALifeIsHeard(t *testing.T) {
 func TestKeysAreTold(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		h := listen(t, w, watch.Filter{Name: "x"})
-		s := semaphore(t, e, "x", 3, &sema.Options{PerKey: 2})
+		s := semaphore(t, e, "x", 3, &sema.Options{Caps: sema.Caps{2}})
 		p := ignore(s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2)))
 		if got := h.want("limit", "granted"); got.Key != "acme" {
 			t.Errorf("%+v", got)

@@ -54,7 +54,7 @@ func throughput(b *testing.B, tasks int, work time.Duration, without, limit int,
 	var limiters [servers]*semaasynq.Limiter
 	for i := range servers {
 		clients[i] = server.Client()
-		sem, err := sema.New(client(b, server, "worker"), "tasks", limit, &sema.Options{PerKey: limit, Keep: keep})
+		sem, err := sema.New(client(b, server, "worker"), "tasks", limit, &sema.Options{Caps: sema.Caps{limit}, Keep: keep})
 		expect.OK(b, err)
 		b.Cleanup(func() { expect.OK(b, sem.Close()) })
 		limiters[i], err = semaasynq.New(semaasynq.Limit{Semaphore: sem})

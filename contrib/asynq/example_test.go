@@ -17,14 +17,14 @@ import (
 // two. Reports have a queue of their own, which is left alone while reports wait.
 func ExampleNew() {
 	engine, ctx := memengine.New(), context.Background()
-	sem, err := sema.New(engine, "tasks", 20, &sema.Options{PerKey: 5})
+	sem, err := sema.New(engine, "tasks", 20, &sema.Options{Caps: sema.Caps{5}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	operator, err := sema.Operate(engine, "tasks")
 	if err == nil {
-		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 5}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
+		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, Caps: sema.Caps{5}}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -46,7 +46,7 @@ func work(w worker) error {
 		return err
 	}
 	defer func() { _ = engine.Close() }()
-	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{PerKey: ofType, Lease: 5 * time.Second, Label: w.Label})
+	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{Caps: sema.Caps{ofType}, Lease: 5 * time.Second, Label: w.Label})
 	if err != nil {
 		return err
 	}

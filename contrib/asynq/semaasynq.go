@@ -1,7 +1,7 @@
 // Package semaasynq limits how many tasks of asynq are worked on at once, by all
 // servers together: so many of each type, and so many in all.
 //
-//	sem, err := sema.New(engine, "tasks", 20, &sema.Options{PerKey: 5})
+//	sem, err := sema.New(engine, "tasks", 20, &sema.Options{Caps: sema.Caps{5}})
 //	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
 //
 //	mux := asynq.NewServeMux()

@@ -172,7 +172,7 @@ func TestLastTryIsNotLost(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server, semaphores := redistest.Start(t), redistest.Start(t)
 	q := newQueue(t, server)
-	sem, err := sema.New(client(t, semaphores, "worker"), "tasks", 3, &sema.Options{PerKey: 2})
+	sem, err := sema.New(client(t, semaphores, "worker"), "tasks", 3, &sema.Options{Caps: sema.Caps{2}})
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = sem.Close() })
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})

@@ -41,7 +41,7 @@ func ExampleNew() {
 // A client that has two calls to each tenant's shard open at once, and twenty in
 // all, whatever the number of its processes.
 func ExampleLimiter_UnaryClient() {
-	sem, err := sema.New(memengine.New(), "shards", 20, &sema.Options{PerKey: 2})
+	sem, err := sema.New(memengine.New(), "shards", 20, &sema.Options{Caps: sema.Caps{2}})
 	if err != nil {
 		fmt.Println(err)
 		return

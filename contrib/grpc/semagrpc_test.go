@@ -366,7 +366,7 @@ func TestEndsOfAClientsStream(t *testing.T) {
 func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e := sematest.New(t)
-		sem, err := sema.New(e, "methods", 1, &sema.Options{PerKey: 1})
+		sem, err := sema.New(e, "methods", 1, &sema.Options{Caps: sema.Caps{1}})
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = sem.Close() })
 		group, err := each.New(e, "methods", 1, nil)

@@ -48,7 +48,7 @@ func TestSpansOfCalls(t *testing.T) {
 			}
 		},
 		"shared": func(x *sdk) acquires {
-			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{PerKey: 1})
+			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{Caps: sema.Caps{1}})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = sem.Close() })
 			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {

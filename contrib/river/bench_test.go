@@ -59,7 +59,7 @@ func throughput(b *testing.B, jobs int, work time.Duration, without, limit int) 
 	var limiters [clients]*semariver.Limiter
 	for i := range clients {
 		drivers[i] = riverpgxv5.New(g.newPool())
-		sem, err := sema.New(engineAt(b, "tcp", semaphores.Addr()), "jobs", limit, &sema.Options{PerKey: limit})
+		sem, err := sema.New(engineAt(b, "tcp", semaphores.Addr()), "jobs", limit, &sema.Options{Caps: sema.Caps{limit}})
 		expect.OK(b, err)
 		b.Cleanup(func() { expect.OK(b, sem.Close()) })
 		limiters[i], err = semariver.New(semariver.Limit{Semaphore: sem})

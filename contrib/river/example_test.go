@@ -18,14 +18,14 @@ import (
 // two.
 func ExampleNew() {
 	engine, ctx := memengine.New(), context.Background()
-	sem, err := sema.New(engine, "jobs", 20, &sema.Options{PerKey: 5})
+	sem, err := sema.New(engine, "jobs", 20, &sema.Options{Caps: sema.Caps{5}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	operator, err := sema.Operate(engine, "jobs")
 	if err == nil {
-		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 5}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
+		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, Caps: sema.Caps{5}}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -88,7 +88,7 @@ func work(w worker) error {
 		return err
 	}
 	defer func() { _ = engine.Close() }()
-	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{PerKey: ofKind, Lease: 5 * time.Second, Label: w.Label})
+	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{Caps: sema.Caps{ofKind}, Lease: 5 * time.Second, Label: w.Label})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package semariver limits how many jobs of River are worked on at once, by all
 // clients together: so many of each kind, and so many in all.
 //
-//	sem, err := sema.New(engine, "jobs", 20, &sema.Options{PerKey: 5})
+//	sem, err := sema.New(engine, "jobs", 20, &sema.Options{Caps: sema.Caps{5}})
 //	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
 //
 //	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(pool)), &river.Config{

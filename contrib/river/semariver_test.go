@@ -114,7 +114,7 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 func TestOutage(t *testing.T) {
 	g := newGround(t)
 	semaphores := redistest.Start(t)
-	sem, err := sema.New(engineAt(t, "tcp", semaphores.Addr()), "jobs", 3, &sema.Options{PerKey: 2})
+	sem, err := sema.New(engineAt(t, "tcp", semaphores.Addr()), "jobs", 3, &sema.Options{Caps: sema.Caps{2}})
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = sem.Close() })
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})

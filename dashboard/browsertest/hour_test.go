@@ -82,7 +82,7 @@ func anHour(t *testing.T) *site {
 		for range j.processes {
 			pid += 17
 			chance := rand.New(rand.NewPCG(seed, uint64(pid)))
-			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, &sema.Options{Label: j.label, PerKey: j.perKey, OnConflict: sema.LimitStored})
+			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, &sema.Options{Label: j.label, Caps: sema.Caps{j.perKey}, OnConflict: sema.LimitStored})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -130,7 +130,7 @@ func TestKeysAreSeenWithoutReload(t *testing.T) {
 	}
 	b.js(`window.marker = 1`)
 	first(0)
-	if err := s.operator("x").Set(t.Context(), sema.Rule{Limit: 3, PerKey: 2}); err != nil {
+	if err := s.operator("x").Set(t.Context(), sema.Rule{Limit: 3, Caps: sema.Caps{2}}); err != nil {
 		t.Fatal(err)
 	}
 	release := s.ask("x", 3, 2, "acme", "acme", "acme", "acme", "beta", "beta")

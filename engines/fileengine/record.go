@@ -102,7 +102,9 @@ func (rec *record) encode() []byte {
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
 		w.Text(q.Key)
-		w.Int(int64(q.PerKey))
+		for _, c := range q.Caps {
+			w.Int(int64(c))
+		}
 		w.Int(int64(q.Cap))
 		w.Int(int64(q.Share))
 		if q.Who != nil {
@@ -135,7 +137,11 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			named, reports, auto := false, false, false
 			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
 			q.Behind, q.Token = int(r.Int()), r.Int()
-			q.Key, q.PerKey, q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
+			q.Key = r.Text()
+			for i := range q.Caps {
+				q.Caps[i] = int(r.Int())
+			}
+			q.Cap, q.Share = int(r.Int()), int(r.Int())
 			if named {
 				who := r.Who()
 				q.Who = &who

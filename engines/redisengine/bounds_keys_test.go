@@ -29,7 +29,7 @@ func TestStepsOfKeysAreBounded(t *testing.T) {
 	base := c.queued() // one permit is held
 
 	act := func(perKey, limit int) {
-		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: engine.Caps{perKey}, Pin: true})
 	}
 	c.measured(fmt.Sprintf("the limit from 1 to %d, 1 for each key", n), func() {
 		act(1, n)

@@ -174,11 +174,13 @@ type entry struct {
 	now   int64
 }
 
-// The sizes in bytes of PERMIT and TICKET in the state. A longer value has a
-// key's name or the tail of a named permit behind it.
+// The sizes in bytes of PERMIT and TICKET in the state, and of KEYED and KEY in keys. A longer
+// permit or ticket has a key's name or the tail of a named permit behind it.
 const (
 	permitSize = 25
 	ticketSize = 22
+	keyedSize  = 72
+	keySize    = 82
 )
 
 func isPermit(value string) bool {
@@ -261,11 +263,14 @@ func (r *reading) decodeKeys(keys any) {
 		value, _ := fields[i+1].(string)
 		number := func(at int) int64 { return int64(numberAt(value[at:])) }
 		switch {
-		case name == "" && len(value) >= 48:
-			r.PerKey, r.Epoch = int(number(0)), int(number(24))
-		case strings.HasPrefix(name, "k") && len(value) >= 66:
-			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32] == 1, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
-			k.Cap, k.Share = int(number(16)), int(number(24))
+		case name == "" && len(value) >= keyedSize:
+			for i := range r.Caps {
+				r.Caps[i] = int(number(8 * i))
+			}
+			r.Time, r.Epoch = number(24), int(number(40))
+		case strings.HasPrefix(name, "k") && len(value) >= keySize:
+			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
+			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)
 			r.Keys = append(r.Keys, k)
 		}
 	}
@@ -315,7 +320,10 @@ func (r *reading) state() (st engine.State, clients []string) {
 			is.Key, tail = keyOf(e.value, ticketSize)
 			is.Client, named = ownClient(tail)
 			s.Waiters = append(s.Waiters, is)
-			waits[is.Key] = true
+			waits[is.Key], waits[is.Key+engine.KeySeparator] = true, true
+			for above := engine.Key(is.Key); above != ""; above = above.First(len(above.Names()) - 1) {
+				waits[string(above)] = true
+			}
 		default:
 			continue
 		}
@@ -326,7 +334,8 @@ func (r *reading) state() (st engine.State, clients []string) {
 	slices.SortFunc(s.Waiters, func(a, b ledger.Recorded) int {
 		return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String()))
 	})
-	s.Keys = slices.DeleteFunc(slices.Clone(s.Keys), func(k ledger.RecordedKey) bool { return !k.Ruled && !waits[k.Name] })
+	s.Keys = slices.DeleteFunc(slices.Clone(s.Keys), func(k ledger.RecordedKey) bool { return !k.Ruled && !k.Above && !waits[k.Name] })
+	slices.SortFunc(s.Keys, func(a, b ledger.RecordedKey) int { return strings.Compare(a.Name, b.Name) })
 	for i := range s.Keys {
 		s.Keys[i].Full = s.Keys[i].Full && waits[s.Keys[i].Name]
 	}

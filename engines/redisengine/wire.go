@@ -35,7 +35,8 @@ const (
 	autoFlag   = anewFlag   // of SetLimit
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
-	askKeyed = 100 // the kind of an Ask with a key, or with a cap of keys
+	askKeyed = 100 // the kind of an Ask with a key, or with caps of keys
+	setCaps  = 105 // the kind of a SetLimit with caps of keys
 
 	fenceMark = 1
 	passMark  = 2
@@ -69,7 +70,7 @@ type terms struct {
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
-	perKey        int
+	caps          engine.Caps
 }
 
 func (w *words) termsOf(r *protocol.Request) terms {
@@ -96,14 +97,19 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		t.flag(r.Pin, pinFlag)
 		t.flag(r.Auto != nil, autoFlag)
 		t.weight = 0
-		if r.PerKey != 0 {
-			t.weight = 1 + max(0, r.PerKey)
+		if r.Caps != (engine.Caps{}) {
+			t.kind = setCaps
+			for i, c := range r.Caps {
+				if c != 0 {
+					t.caps[i] = 1 + max(0, c)
+				}
+			}
 		}
 	case protocol.SetKey:
 		t.limit, t.weight = r.Cap, r.Share
 	}
-	if r.Kind == protocol.Ask && (r.Key != "" || r.PerKey > 0) {
-		t.kind, t.perKey = askKeyed, r.PerKey
+	if r.Kind == protocol.Ask && (r.Key != "" || r.Caps != engine.Caps{}) {
+		t.kind, t.caps = askKeyed, r.Caps
 	}
 	return t
 }
@@ -117,7 +123,7 @@ func (t *terms) flag(on bool, flag byte) {
 // namesKeys reports whether a request names a key that shares the semaphore, or sets
 // the cap of keys.
 func namesKeys(r protocol.Request) bool {
-	return r.Key != "" || r.PerKey != 0 || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
+	return r.Key != "" || r.Caps != engine.Caps{} || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
 }
 
 // aboutPermit reports whether requests of this kind carry the id of a permit.
@@ -152,8 +158,10 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
-		if t.kind == askKeyed {
-			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.perKey))
+		if t.kind == askKeyed || t.kind == setCaps {
+			for _, c := range t.caps {
+				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(c))
+			}
 		}
 		for i := range n {
 			switch r := &rest[i]; {
@@ -250,7 +258,7 @@ const (
 	unreachableMark = 4
 	recalledMark    = 8
 	roomMark        = 16
-	perKeyMark      = 32
+	capsMark        = 32
 )
 
 // errFenced means that the script refused a call because a later call of the
@@ -269,11 +277,13 @@ func decode(text string, requests int) (protocol.Reply, error) {
 	reply.Leave, reply.Unreachable, reply.Recalled = protocol.Leave(marks&leaveMarks), marks&unreachableMark != 0, marks&recalledMark != 0
 	reply.Room = marks&roomMark != 0
 	text = text[headSize:]
-	if marks&perKeyMark != 0 {
-		if len(text) < 8 {
+	if marks&capsMark != 0 {
+		if len(text) < 8*len(reply.Caps) {
 			return protocol.Reply{}, errShort
 		}
-		reply.PerKey, text = int(numberAt(text)), text[8:]
+		for i := range reply.Caps {
+			reply.Caps[i], text = int(numberAt(text)), text[8:]
+		}
 	}
 	if text == "" && requests > 0 {
 		return reply, errFenced
@@ -296,7 +306,7 @@ func decode(text string, requests int) (protocol.Reply, error) {
 			case protocol.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
 			case protocol.TooHeavy:
-				a.Bound = int(first)
+				a.Bound, a.Depth = int(first), int(second)
 			}
 			reply.Answers = append(reply.Answers, a)
 		}

@@ -65,7 +65,7 @@ func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer)
 		base.DialContext = own.dial
 		sites = own.urls()
 	}
-	limits, err := sema.New(engine, "crawler", inAll, &sema.Options{PerKey: perHost})
+	limits, err := sema.New(engine, "crawler", inAll, &sema.Options{Caps: sema.Caps{perHost}})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, sh
 		all.Wait()
 	}
 	for model, tokens := range c.models {
-		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{PerKey: c.perTenant, Lease: c.lease}); err != nil {
+		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{Caps: sema.Caps{c.perTenant}, Lease: c.lease}); err != nil {
 			delete(models, model)
 			shutdown(context.Background())
 			return nil, nil, err

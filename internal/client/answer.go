@@ -30,13 +30,13 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	}
 	f.flying, f.fence, m.outage = false, false, outage{}
 	m.keeping.used = false
-	if reply.Limit != 0 && (reply.Limit != m.stored || reply.PerKey != m.perKey) {
+	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()
 		}
-		m.stored, m.perKey = reply.Limit, reply.PerKey
-		if reply.Limit != m.cfg.Limit || reply.PerKey != m.cfg.PerKey {
-			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, PerKey: reply.PerKey})
+		m.stored, m.caps = reply.Limit, reply.Caps
+		if reply.Limit != m.cfg.Limit || reply.Caps != m.cfg.Caps {
+			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, Caps: reply.Caps})
 		}
 	}
 	m.keeping.room = reply.Room
@@ -150,10 +150,11 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		m.refuse(c, Event{Reason: Refused}, false)
 	case protocol.TooHeavy:
 		limit := cmp.Or(answer.Bound, reply.Limit, m.terms(c).Limit)
-		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
-		m.refuseLines(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
+		heavy := Event{Reason: TooHeavy, Limit: limit, Depth: answer.Depth}
+		m.refuse(c, heavy, false)
+		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
 	case protocol.LimitDiffers:
-		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, PerKey: reply.PerKey}
+		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, Caps: reply.Caps}
 		m.refuse(c, differs, false)
 		m.refuseLines(differs, func(*Acquisition) bool { return true })
 	case protocol.Revoked:

@@ -3,6 +3,7 @@ package client
 import (
 	"time"
 
+	"sema/engine"
 	"sema/internal/enum"
 	"sema/internal/protocol"
 )
@@ -18,7 +19,7 @@ const (
 	Lost                              // A's permit is lost, for Reason
 	Answered                          // Order has Answer, or failed with Err
 	AskFailed                         // renewing A, or asking again for it, failed with Err; it will be repeated
-	LimitDiffers                      // the engine's limit is Limit, and its cap of keys PerKey, and not the configured ones
+	LimitDiffers                      // the engine's limit is Limit, and its caps of keys Caps, and not the configured ones
 )
 
 // String names the kind.
@@ -33,8 +34,8 @@ type Reason uint8
 const (
 	Refused        Reason = iota + 1 // nothing is free
 	Busy                             // too many wait before it; Wait estimates for how long it would
-	TooHeavy                         // its weight is above Limit, or above the cap of its key, which Limit is then
-	LimitIsAnother                   // Strict, and what is stored is Limit and PerKey
+	TooHeavy                         // its weight is above Limit, or above a cap of its key, which Limit is then
+	LimitIsAnother                   // Strict, and what is stored is Limit and Caps
 	Gone                             // the engine has no such permit any more
 	Revoked                          // an operator wanted it back
 	NotRenewed                       // its time is up
@@ -56,7 +57,8 @@ type Event struct {
 	Reason Reason
 	Ahead  int
 	Limit  int
-	PerKey int
+	Caps   engine.Caps
+	Depth  int // TooHeavy: how many names of the key have the cap; 0: it is the limit
 	Wait   time.Duration // 0: not known
 	Answer protocol.Answer
 	Err    error

@@ -38,8 +38,8 @@ import (
 
 // Terms are what permits are asked for with.
 type Terms struct {
-	Limit  int // stored if the engine has none
-	PerKey int // the most weight that a key may hold, stored with Limit; 0: no such cap
+	Limit  int         // stored if the engine has none
+	Caps   engine.Caps // the most weight that a key may hold, stored with Limit
 	Lease  time.Duration
 	Renew  time.Duration // how often a permit is renewed; 0: never
 	Margin time.Duration

@@ -2,6 +2,8 @@ package client
 
 import (
 	"time"
+
+	"sema/engine"
 )
 
 // never is later than everything.
@@ -11,7 +13,7 @@ const never = time.Duration(1<<63 - 1)
 type shared struct {
 	cfg    Config
 	stored int           // the engine's limit as last seen; 0: not seen yet
-	perKey int           // the engine's cap of keys, seen with it
+	caps   engine.Caps   // the engine's caps of keys, seen with it
 	closed bool          // by Close, or by the engine
 	wake   time.Duration // when Tick is to be called
 	events []Event       // since the last call of Events

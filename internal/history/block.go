@@ -261,7 +261,7 @@ func (s *semaphore) recordVisits(step time.Duration, l looks.Look) {
 		if now != nil {
 			now[holder.ID] = true
 		}
-		v := visit(holder.ID, holder.Key, holder.Client, holder.Weight)
+		v := visit(holder.ID, holder.Key.String(), holder.Client, holder.Weight)
 		if v == nil {
 			continue
 		}
@@ -281,7 +281,7 @@ func (s *semaphore) recordVisits(step time.Duration, l looks.Look) {
 		if now != nil {
 			now[waiter.ID] = true
 		}
-		if v := visit(waiter.ID, waiter.Key, waiter.Client, waiter.Weight); v != nil && v.Came.IsZero() {
+		if v := visit(waiter.ID, waiter.Key.String(), waiter.Client, waiter.Weight); v != nil && v.Came.IsZero() {
 			v.Came = l.Looked.Add(-waiter.Waiting)
 		}
 	}

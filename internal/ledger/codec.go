@@ -87,14 +87,17 @@ func (s *Snapshot) Append(w *pack.Writer) {
 	if !s.Keyed {
 		return
 	}
-	w.Int(int64(s.PerKey))
+	for _, c := range s.Caps {
+		w.Int(int64(c))
+	}
 	w.Int(s.Time)
 	w.Int(s.Seq)
 	w.Int(int64(s.Epoch))
 	w.Uint(uint64(len(s.Keys)))
 	for _, k := range s.Keys {
 		n.text(w, k.Name)
-		w.Bits(k.Ruled, k.Full)
+		w.Bits(k.Ruled, k.Full, k.Above)
+		w.Int(k.Time)
 		w.Int(int64(k.Cap))
 		w.Int(int64(k.Share))
 		w.Int(k.Base)
@@ -153,11 +156,14 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 		s.Auto = ReportedAuto{engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}, s.Token + r.Int()}
 	}
 	if r.Bits(&s.Keyed); s.Keyed {
-		s.PerKey, s.Time, s.Seq, s.Epoch = int(r.Int()), r.Int(), r.Int(), int(r.Int())
+		for i := range s.Caps {
+			s.Caps[i] = int(r.Int())
+		}
+		s.Time, s.Seq, s.Epoch = r.Int(), r.Int(), int(r.Int())
 		for range r.Count() {
 			k := RecordedKey{Name: n.readText(r)}
-			r.Bits(&k.Ruled, &k.Full)
-			k.Cap, k.Share, k.Base, k.Seq, k.Epoch = int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
+			r.Bits(&k.Ruled, &k.Full, &k.Above)
+			k.Time, k.Cap, k.Share, k.Base, k.Seq, k.Epoch = r.Int(), int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
 			s.Keys = append(s.Keys, k)
 		}
 	}

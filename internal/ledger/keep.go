@@ -21,7 +21,7 @@ func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 	if l.keepers == nil {
 		l.keepers = map[string]Keeper{}
 	}
-	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.room() && len(l.keys.aside) > 0}
+	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.room() && len(l.tickets) > 0}
 	return leave
 }
 
@@ -29,8 +29,8 @@ func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 // tickets is another's is taken for granted, so that the look does not take long.
 const maxLooked = 1000
 
-// room reports whether each key that waits is at its cap.
-func (l *Ledger) room() bool { return len(l.keys.turn) == 0 }
+// room reports whether all that wait do so for a cap of their own, or of the callers beside them.
+func (l *Ledger) room() bool { return l.keys.ready == 0 }
 
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }

@@ -10,72 +10,137 @@ import (
 	"sema/internal/protocol"
 )
 
-// Among keys, the next permit goes to the key that holds the fewest whole shares;
-// among such keys in the order of self-clocked fair queueing (Golestani, "A
-// Self-Clocked Fair Queueing Scheme for Broadband Applications", 1994), and among
-// equals to the one that stood there first. A key that is at its cap stands aside,
-// and holds up nobody. While a key stands at a level, each other key is served at
+// The keys of a semaphore are a tree: "acme", and below it "acme", "alice". A permit counts
+// at each key of its path. The root is the semaphore itself, whose cap is the limit.
+//
+// Among the keys below one, the next permit goes to the one that holds the fewest whole
+// shares; among such keys in the order of self-clocked fair queueing (Golestani, "A
+// Self-Clocked Fair Queueing Scheme for Broadband Applications", 1994), and among equals to
+// the one that stood there first. A key that is at its cap stands aside with all below it,
+// and holds up nobody. While a key stands at a level, each other one beside it is served at
 // that level no more often than its weight and share allow, once if they are equal.
-// Within a key the order is that of places. A semaphore without keys is one whose
-// only key is "".
+//
+// Only leaves have a queue, and its order is that of places. The callers of a key that has
+// others below it are a leaf of their own there, with the default share and no cap of all keys.
+// A semaphore without keys is the root with that leaf alone.
 
 const (
 	// unit is what a permit of weight 1 costs a key with one share of 1.
 	unit = 1000
 
-	// maxSwept is how many keys that stand aside a step looks at because the cap of
-	// all keys has changed. The next step goes on.
+	// maxSwept is how many keys that stand aside a step looks at because the caps of
+	// all keys have changed. The next step goes on.
 	maxSwept = 128
 )
 
-// key is what a key holds and waits for.
+// key is what a key holds and waits for, with all below it.
 type key struct {
-	name       string
-	held       int
-	queue      []*ticket // by place
-	ruled      bool      // it has an operator's rule
-	cap, share int       // by that rule; 0: as for all
+	name  string // its path, see engine.Key; that of the callers of a key above ends with engine.KeySeparator
+	up    *key   // nil: it is the root
+	own   *key   // the leaf of its own callers; nil: it is a leaf
+	depth int    // how many names it has; 0: no cap of all keys is its
+	below int    // how many keys with a name of their own are remembered below it
+
+	held, waiting int       // weight and tickets
+	queue         []*ticket // of a leaf, by place
+	turn          []*key    // those in turn below it, by level, tag and seq
+	time          int64     // among those below it, virtual: the largest tag that was served
+
+	ruled      bool // it has an operator's rule
+	cap, share int  // by that rule; 0: as for all
 
 	where     standing
 	level     int   // whole shares held
-	tag       int64 // the virtual time at which its head will have been served
-	base, seq int64 // since when it stands, in virtual time, and as which
-	epoch     int   // of the cap of all keys when it was found full
+	tag       int64 // the virtual time at which its first ticket will have been served
+	base, seq int64 // since when it waits, in virtual time, and as which; seq 0: it does not
+	epoch     int   // of the caps of all keys when it was found full
 }
 
 // standing is where a key is.
 type standing uint8
 
 const (
-	nowhere standing = iota // nobody waits
-	inTurn                  // its head waits for weight
-	full                    // its head waits for weight of the key's own
+	nowhere standing = iota // nobody waits, or all below it are full
+	inTurn                  // its first ticket waits for weight of those above
+	full                    // its first ticket waits for weight of the key's own
 )
 
 // keyed is what a ledger knows of its keys.
 type keyed struct {
-	on     bool            // since a key, or a cap of keys, was first named
-	perKey int             // how much a key without a rule may hold; 0: there is no such cap
-	all    map[string]*key // those that hold, wait, or have a rule
-	turn   []*key          // by level, tag and seq
-	aside  []*key          // the full ones, by epoch and name
+	on    bool            // since a key, or a cap of keys, was first named
+	caps  engine.Caps     // how much a key without a rule may hold, by depth; 0: there is no such cap
+	root  key             // its cap is the limit
+	all   map[string]*key // those with a name that hold, wait, have a rule, or such ones below
+	aside []*key          // the full ones, by epoch and name
+	ready int             // how many leaves are in turn
 
-	time  int64 // virtual: the largest tag that was served
 	seq   int64 // the last one given
-	epoch int   // grows whenever perKey changes
+	epoch int   // grows whenever caps change
+	rules int   // how many keys have one
 }
 
-// key finds a key, or makes it.
+// key finds a key, or makes it, with those above it.
 func (l *Ledger) key(name string) *key {
-	k := l.keys.all[name]
-	if k == nil {
-		k = &key{name: name}
-		if l.keys.all == nil {
-			l.keys.all = map[string]*key{}
+	ks := &l.keys
+	if name == "" {
+		if ks.root.own == nil {
+			ks.root.own = &key{up: &ks.root}
 		}
-		l.keys.all[name] = k
+		return ks.root.own
+	}
+	k := ks.all[name]
+	if k != nil {
+		return k
+	}
+	up := &ks.root
+	if i := strings.LastIndex(name, engine.KeySeparator); i >= 0 {
+		up = l.key(name[:i])
+		l.branch(up)
+		if i == len(name)-1 { // its own callers
+			return up.own
+		}
+	}
+	k = &key{name: name, up: up, depth: up.depth + 1}
+	if ks.all == nil {
+		ks.all = map[string]*key{}
+	}
+	ks.all[name] = k
+	up.below++
+	return k
+}
+
+// branch makes a key that was a leaf one with others below it. What it holds and waits for
+// is that of its own callers from now on.
+func (l *Ledger) branch(k *key) {
+	if k.own != nil {
+		return
+	}
+	l.stepOut(k)
+	k.own = &key{name: k.name + engine.KeySeparator, up: k, held: k.held, waiting: k.waiting, queue: k.queue}
+	k.queue = nil
+	l.reposition(k.own)
+}
+
+// leaf is where the callers of a key queue.
+func (k *key) leaf() *key {
+	if k.own != nil {
+		return k.own
 	}
 	return k
+}
+
+// path is the name by which callers of a leaf know it.
+func (k *key) path() string { return strings.TrimSuffix(k.name, engine.KeySeparator) }
+
+// first is the ticket of a key that is served first; nil: none below it is in turn.
+func (k *key) first() *ticket {
+	for len(k.turn) > 0 {
+		k = k.turn[0]
+	}
+	if len(k.queue) > 0 {
+		return k.queue[0]
+	}
+	return nil
 }
 
 // capOf is how much weight a key may hold.
@@ -83,10 +148,22 @@ func (l *Ledger) capOf(k *key) int {
 	switch {
 	case k.cap > 0:
 		return k.cap // an operator's
-	case k.name != "" && l.keys.perKey > 0:
-		return l.keys.perKey
+	case k.depth > 0 && l.keys.caps[k.depth-1] > 0:
+		return l.keys.caps[k.depth-1]
 	}
 	return engine.MaxLimit
+}
+
+// mostOf is the largest weight that a key may ever have: the least of the limit and the caps
+// of its path. depth is how many names the key has whose cap that is; 0: it is the limit.
+func (l *Ledger) mostOf(k *key) (most, depth int) {
+	most = l.limit
+	for n := k.leaf(); n.up != nil; n = n.up {
+		if c := l.capOf(n); c < most {
+			most, depth = c, n.depth
+		}
+	}
+	return most, depth
 }
 
 func (k *key) shares() int { return cmp.Or(k.share, engine.DefaultShare) }
@@ -103,68 +180,97 @@ func (l *Ledger) lacks(k *key, weight int) bool {
 	return weight <= most && weight > most-k.held
 }
 
-// reposition puts a key where it belongs. It is called whenever its head, its weight or
-// its rule has changed.
-func (l *Ledger) reposition(k *key) {
-	fresh := k.where == nowhere && len(k.queue) > 0
-	l.stepOut(k)
-	if fresh {
-		l.goLast(k)
+// lacking is the lowest key of a ticket's path that lacks its weight; nil: none does.
+func (l *Ledger) lacking(t *ticket) *key {
+	for n := t.key.leaf(); n.up != nil; n = n.up {
+		if l.lacks(n, t.id.Weight) {
+			return n
+		}
 	}
-	l.stepIn(k)
+	return nil
 }
 
-// served notes that the head of a key in turn was served, and puts the key behind
-// those that were not.
+// hold adds a weight to what a key holds, and to those above it.
+func (k *key) hold(weight int) {
+	for n := k.leaf(); n.up != nil; n = n.up {
+		n.held += weight
+	}
+}
+
+// wait adds n to the tickets of a leaf, and of those above it.
+func (k *key) wait(n int) {
+	for ; k != nil; k = k.up {
+		k.waiting += n
+	}
+}
+
+// reposition puts a key where it belongs, and then those above it. It is called whenever
+// its first ticket, its weight or its rule has changed.
+func (l *Ledger) reposition(k *key) {
+	for ; k.up != nil; k = k.up {
+		l.stepOut(k)
+		l.stepIn(k)
+	}
+}
+
+// served notes that the first ticket of a leaf was served, and puts it, and those above it,
+// behind those that were not.
 func (l *Ledger) served(k *key) {
-	l.keys.time = max(l.keys.time, k.tag)
-	l.stepOut(k)
-	l.goLast(k)
-	l.stepIn(k)
+	for n := k.leaf(); n.up != nil; n = n.up {
+		n.up.time = max(n.up.time, n.tag)
+		if n.waiting > 0 {
+			l.goLast(n)
+		}
+	}
+	l.reposition(k.leaf())
 }
 
 // goLast gives a key a place among those of its level: the last one.
 func (l *Ledger) goLast(k *key) {
 	l.keys.seq++
-	k.base, k.seq = l.keys.time, l.keys.seq
+	k.base, k.seq = k.up.time, l.keys.seq
 }
 
-// forgetUnused forgets a key that nobody uses.
+// forgetUnused forgets a key that nobody uses, and those above it.
 func (l *Ledger) forgetUnused(k *key) {
-	if l.keys.on && k.idle() {
+	for ; k.depth > 0 && k.idle() && l.keys.all[k.name] == k; k = k.up {
 		delete(l.keys.all, k.name)
+		k.up.below--
 	}
 }
 
 // idle reports whether a key has nothing that has to be known.
-func (k *key) idle() bool { return len(k.queue) == 0 && k.held == 0 && !k.ruled }
+func (k *key) idle() bool { return k.waiting == 0 && k.held == 0 && !k.ruled && k.below == 0 }
 
-// nameKeys makes the semaphore tell keys apart from now on. Until then all is of the key
-// "", which is remembered though it may be idle: else each permit would make it anew.
-func (l *Ledger) nameKeys() {
-	if !l.keys.on {
-		l.keys.on = true
-		l.forgetUnused(l.key(""))
-	}
-}
+// nameKeys makes the semaphore tell keys apart from now on. Until then all is of the key "".
+func (l *Ledger) nameKeys() { l.keys.on = true }
 
 // stepIn puts a key where it belongs. An unused one is forgotten.
 func (l *Ledger) stepIn(k *key) {
 	ks := &l.keys
-	if len(k.queue) == 0 {
-		l.forgetUnused(k)
+	if k.waiting == 0 {
+		k.seq = 0
+		if k.idle() {
+			l.forgetUnused(k)
+		}
 		return
 	}
-	if l.lacks(k, k.queue[0].id.Weight) {
+	if k.seq == 0 {
+		l.goLast(k)
+	}
+	switch t := k.first(); {
+	case t == nil: // those below it are full
+	case l.lacks(k, t.id.Weight):
 		ks.stepAside(k, ks.epoch)
-	} else {
-		ks.stepInTurn(k)
+	default:
+		ks.stepInTurn(k, t)
 	}
 }
 
-func (ks *keyed) stepInTurn(k *key) {
-	k.where, k.level, k.tag = inTurn, k.held*engine.DefaultShare/k.shares(), k.base+k.cost(k.queue[0].id.Weight)
-	ks.turn = slices.Insert(ks.turn, ks.turns(k), k)
+func (ks *keyed) stepInTurn(k *key, first *ticket) {
+	k.where, k.level, k.tag = inTurn, k.held*engine.DefaultShare/k.shares(), k.base+k.cost(first.id.Weight)
+	k.up.turn = slices.Insert(k.up.turn, k.turns(), k)
+	ks.ready += bit(k.own == nil)
 }
 
 func (ks *keyed) stepAside(k *key, epoch int) {
@@ -177,8 +283,9 @@ func (l *Ledger) stepOut(k *key) {
 	ks := &l.keys
 	switch k.where {
 	case inTurn:
-		i := ks.turns(k)
-		ks.turn = slices.Delete(ks.turn, i, i+1)
+		i := k.turns()
+		k.up.turn = slices.Delete(k.up.turn, i, i+1)
+		ks.ready -= bit(k.own == nil)
 	case full:
 		i := ks.besides(k)
 		ks.aside = slices.Delete(ks.aside, i, i+1)
@@ -186,10 +293,10 @@ func (l *Ledger) stepOut(k *key) {
 	k.where, k.epoch = nowhere, 0
 }
 
-// turns is where a key is, or belongs, among those in turn.
-func (ks *keyed) turns(k *key) int {
-	return sort.Search(len(ks.turn), func(i int) bool {
-		o := ks.turn[i]
+// turns is where a key is, or belongs, among those in turn beside it.
+func (k *key) turns() int {
+	return sort.Search(len(k.up.turn), func(i int) bool {
+		o := k.up.turn[i]
 		return cmp.Or(cmp.Compare(o.level, k.level), cmp.Compare(o.tag, k.tag), cmp.Compare(o.seq, k.seq)) >= 0
 	})
 }
@@ -202,14 +309,14 @@ func (ks *keyed) besides(k *key) int {
 	})
 }
 
-// sweep has keys that stand aside look at the cap of all keys again, which has
+// sweep has keys that stand aside look at the caps of all keys again, which have
 // changed, but for maxSwept of them in a step.
 func (l *Ledger) sweep() {
 	ks := &l.keys
 	for len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
 		k := ks.aside[0]
 		if l.swept == maxSwept {
-			l.goOn(k.queue[0])
+			l.goOn(k.first())
 			return
 		}
 		l.swept++
@@ -217,11 +324,11 @@ func (l *Ledger) sweep() {
 	}
 }
 
-// setPerKey changes how much a key without a rule may hold.
-func (l *Ledger) setPerKey(most int) {
-	if l.keys.perKey != most {
+// setCaps changes how much a key without a rule may hold.
+func (l *Ledger) setCaps(caps engine.Caps) {
+	if l.keys.caps != caps {
 		l.nameKeys()
-		l.keys.perKey, l.limited = most, true
+		l.keys.caps, l.limited = caps, true
 		l.keys.epoch++
 	}
 }
@@ -233,11 +340,13 @@ func (l *Ledger) setKey(now int64, r *protocol.Request) protocol.Answer {
 	}
 	l.nameKeys()
 	k := l.key(r.Key)
+	had := bit(k.ruled)
 	if r.Kind == protocol.SetKey {
 		k.ruled, k.cap, k.share = true, cmp.Or(r.Cap, k.cap), cmp.Or(r.Share, k.share)
 	} else {
 		k.ruled, k.cap, k.share = false, 0, 0
 	}
+	l.keys.rules += bit(k.ruled) - had
 	l.reposition(k)
 	l.remember(now, 0)
 	l.limited = true // nobody passes on what another key may get now
@@ -255,20 +364,28 @@ func (l *Ledger) keyOf(r *protocol.Request) *key {
 	return l.key(r.Key)
 }
 
-// ruled reports whether a key has a rule, which outlives an idle semaphore.
-func (l *Ledger) ruled() bool {
-	for _, k := range l.keys.all {
-		if k.ruled {
-			return true
+// leaves are the leaves with tickets: those in turn, and then those aside or below a key aside.
+func (ks *keyed) leaves() (list []*key) {
+	var add func(k *key)
+	add = func(k *key) {
+		for _, c := range k.turn {
+			add(c)
+		}
+		if len(k.queue) > 0 {
+			list = append(list, k)
 		}
 	}
-	return false
+	add(&ks.root)
+	for _, k := range ks.aside {
+		add(k)
+	}
+	return list
 }
 
-// inOrder are the tickets of the keys in turn, key by key, and then of those aside.
+// inOrder are the tickets of the leaves, leaf by leaf.
 func (l *Ledger) inOrder() []*ticket {
 	var list []*ticket
-	for _, k := range l.keys.standing() {
+	for _, k := range l.keys.leaves() {
 		list = append(list, k.queue...)
 	}
 	return list
@@ -276,59 +393,79 @@ func (l *Ledger) inOrder() []*ticket {
 
 // byPlace are all tickets by their places, whatever their keys.
 func (l *Ledger) byPlace() []*ticket {
-	switch turn, aside := l.keys.turn, l.keys.aside; {
-	case len(turn) == 1 && len(aside) == 0:
-		return turn[0].queue
-	case len(aside) == 1 && len(turn) == 0:
-		return aside[0].queue
+	leaves := l.keys.leaves()
+	if len(leaves) == 1 {
+		return leaves[0].queue
 	}
-	list := l.inOrder()
+	var list []*ticket
+	for _, k := range leaves {
+		list = append(list, k.queue...)
+	}
 	slices.SortFunc(list, byPlace)
 	return list
 }
 
 // anyTicket reports whether f picks any ticket.
 func (l *Ledger) anyTicket(f func(*ticket) bool) bool {
-	picks := func(k *key) bool { return slices.ContainsFunc(k.queue, f) }
-	return slices.ContainsFunc(l.keys.turn, picks) || slices.ContainsFunc(l.keys.aside, picks)
+	for _, t := range l.tickets {
+		if f(t) {
+			return true
+		}
+	}
+	return false
 }
 
-// standing are the keys that wait: those in turn, and those aside.
-func (ks *keyed) standing() []*key { return slices.Concat(ks.turn, ks.aside) }
-
-// keyStates are the keys as State shows them: those in turn, those aside, and those
-// that only hold, or have a rule.
+// keyStates are the keys as State shows them: those in turn, each before those below it; those
+// aside; and those that only hold, or have a rule.
 func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
-	if !l.keys.on {
+	ks := &l.keys
+	if !ks.on {
 		return nil
 	}
-	show := func(k *key, before int) {
-		waiting := 0
-		for _, t := range k.queue {
-			waiting += bit(!t.silent(now))
+	waiting := map[*key]int{}
+	for _, t := range l.tickets {
+		for n := t.key.leaf(); n.up != nil && !t.silent(now); n = n.up {
+			waiting[n]++
 		}
+	}
+	show := func(k *key, before int) {
 		most := l.capOf(k)
 		if most == engine.MaxLimit {
 			most = 0
 		}
-		list = append(list, engine.KeyState{Key: k.name, Held: k.held, Waiting: waiting, Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, Before: before})
+		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, Before: before})
 	}
-	for i, k := range l.keys.turn {
-		show(k, i)
-	}
-	for _, k := range l.keys.aside {
-		show(k, 0)
-	}
-	var rest []*key
-	for _, k := range l.keys.all {
-		if k.where == nowhere {
-			rest = append(rest, k)
+	var walk func(k *key)
+	walk = func(k *key) {
+		for i, c := range k.turn {
+			show(c, i)
+			walk(c)
 		}
 	}
-	slices.SortFunc(rest, func(a, b *key) int { return strings.Compare(a.name, b.name) })
-	for _, k := range rest {
+	walk(&ks.root)
+	for _, k := range ks.aside {
 		show(k, 0)
+		walk(k)
 	}
+	for _, k := range ks.sorted() {
+		if k.where == nowhere && (k.waiting > 0 || k.held > 0 || k.ruled) {
+			show(k, 0)
+		}
+	}
+	return list
+}
+
+// sorted are all keys by name, those of the callers of others among them.
+func (ks *keyed) sorted() (list []*key) {
+	if ks.root.own != nil {
+		list = append(list, ks.root.own)
+	}
+	for _, k := range ks.all {
+		if list = append(list, k); k.own != nil {
+			list = append(list, k.own)
+		}
+	}
+	slices.SortFunc(list, func(a, b *key) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 

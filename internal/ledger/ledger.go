@@ -181,7 +181,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.PerKey, reply.Room = l.limit, l.keys.perKey, l.room()
+	reply.Limit, reply.Caps, reply.Room = l.limit, l.keys.caps, l.room()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)
@@ -227,7 +227,7 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 		if r.Auto != nil {
 			return l.autoLimit(now, r.Limit, *r.Auto)
 		}
-		return l.setLimit(now, r.Limit, r.PerKey, r.Pin)
+		return l.setLimit(now, r)
 	case protocol.UnsetLimit:
 		return l.mark(now, &l.pinned, false)
 	case protocol.Pause:
@@ -284,15 +284,15 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		}
 		return h.answer(now)
 	}
-	if r.Strict && (r.Limit != l.limit || r.PerKey != l.keys.perKey) {
+	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps) {
 		l.drop(r.ID)
 		return protocol.Answer{Status: protocol.LimitDiffers}
 	}
 	k := l.keyOf(r)
-	if r.ID.Weight > min(l.limit, l.capOf(k)) {
+	if most, depth := l.mostOf(k); r.ID.Weight > most {
 		l.drop(r.ID)
 		l.forgetUnused(k)
-		return protocol.Answer{Status: protocol.TooHeavy, Bound: min(l.limit, l.capOf(k))}
+		return protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth}
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
@@ -318,7 +318,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 			l.give(&of, l.caller)
 		}
 		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, r.Detached, of)
-		l.reposition(k)
+		l.reposition(k.leaf())
 		return h.answer(now)
 	}
 	if !r.Wait {
@@ -343,8 +343,8 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	if r.Ticket == 0 {
 		t.lease = r.Lease.Microseconds()
 	}
-	l.reposition(k) // it may hold less than those in turn: then the step's end grants
-	return protocol.Answer{Status: protocol.Queued, Ahead: position(k.queue, t), Ticket: t.end}
+	l.reposition(k.leaf()) // it may hold less than those in turn: then the step's end grants
+	return protocol.Answer{Status: protocol.Queued, Ahead: position(k.leaf().queue, t), Ticket: t.end}
 }
 
 // renew extends a permit.
@@ -398,16 +398,19 @@ func (l *Ledger) revoke(now int64, id engine.ID) protocol.Answer {
 	return protocol.Answer{Status: protocol.Done}
 }
 
-// setLimit stores the limit; 0 leaves it as it is. pin makes it outlive idleness.
-func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) protocol.Answer {
-	if limit = cmp.Or(limit, l.limit); limit == 0 {
+// setLimit stores the limit, and the caps of keys; 0 leaves each as it is. With Pin the limit
+// outlives idleness.
+func (l *Ledger) setLimit(now int64, r *protocol.Request) protocol.Answer {
+	limit, caps := cmp.Or(r.Limit, l.limit), l.keys.caps
+	if limit == 0 {
 		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.limited = l.limited || l.limit != limit
-	l.limit, l.pinned = limit, l.pinned || pin
-	if perKey != 0 {
-		l.setPerKey(max(0, perKey))
+	l.limit, l.pinned = limit, l.pinned || r.Pin
+	for i, c := range r.Caps {
+		caps[i] = max(0, cmp.Or(c, caps[i]))
 	}
+	l.setCaps(caps)
 	l.remember(now, 0)
 	return protocol.Answer{Status: protocol.Done}
 }
@@ -466,7 +469,7 @@ func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of ow
 		l.slots[h.slot] = h
 	}
 	l.used += h.id.Weight
-	k.held += h.id.Weight
+	k.hold(h.id.Weight)
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -500,8 +503,8 @@ func (l *Ledger) forget(h *holder) {
 		delete(l.slots, h.slot)
 	}
 	heap.Remove(&l.ends, h.index)
-	h.key.held -= h.id.Weight
-	l.reposition(h.key)
+	h.key.hold(-h.id.Weight)
+	l.reposition(h.key.leaf())
 	if len(l.forgotten) < maxForgotten {
 		l.forgotten = append(l.forgotten, h)
 	}
@@ -513,7 +516,7 @@ func (l *Ledger) open(now int64, r *protocol.Request) {
 	if l.limit == 0 || r.Newest && !l.pinned {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
-		l.setPerKey(r.PerKey)
+		l.setCaps(r.Caps)
 	}
 	if l.holders == nil {
 		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
@@ -547,7 +550,7 @@ func (l *Ledger) expire(now int64) {
 	for id := range l.tickets {
 		l.drop(id)
 	}
-	if !l.pinned && !l.paused && !l.ruled() {
+	if !l.pinned && !l.paused && l.keys.rules == 0 {
 		l.limit, l.keys = 0, keyed{}
 		clear(l.keepers)
 	}
@@ -611,10 +614,10 @@ func (l *Ledger) Over(now int64) bool {
 // order of service.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
-	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, PerKey: l.keys.perKey}
+	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, Caps: l.keys.caps}
 	for _, h := range l.holders {
 		s.Holders = append(s.Holders, engine.Holder{
-			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: h.key.name,
+			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: engine.Key(h.key.name),
 			Age: micros(max(0, now-h.since)), Left: micros(h.end - now),
 		})
 	}
@@ -622,7 +625,7 @@ func (l *Ledger) State(now int64) engine.State {
 	for _, t := range l.inOrder() {
 		if !t.silent(now) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
-				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: t.key.name,
+				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: engine.Key(t.key.name),
 			})
 		}
 	}

@@ -10,22 +10,22 @@ import (
 	"sema/internal/protocol"
 )
 
-// grant hands free weight to the heads of the keys in turn, as far as it goes, and
+// grant hands free weight to the first tickets in turn, as far as it goes, and
 // up to a place. A ticket whose client cannot be told is dropped, once.
 func (l *Ledger) grant(now, upTo int64) {
 	l.sweep()
-	for len(l.keys.turn) > 0 && !l.paused {
-		k := l.keys.turn[0]
-		t := k.queue[0]
+	for len(l.keys.root.turn) > 0 && !l.paused {
+		t := l.keys.root.first()
 		if t.place > upTo {
 			return
 		}
-		if l.turns > 0 && l.lacks(k, t.id.Weight) { // its cap is smaller than it was
+		if k := l.lacking(t); k != nil && l.turns > 0 { // its cap is smaller than it was
 			l.turns--
 			l.reposition(k)
 			continue
 		}
-		over, tooHeavy := t.silent(now), t.id.Weight > min(l.limit, l.capOf(k))
+		most, _ := l.mostOf(t.key)
+		over, tooHeavy := t.silent(now), t.id.Weight > most
 		if !over && !tooHeavy && t.id.Weight > l.limit-l.used {
 			return
 		}
@@ -40,28 +40,35 @@ func (l *Ledger) grant(now, upTo int64) {
 		case tooHeavy:
 			l.tell(t.via).Ask = true // could never be served; asking again tells its client
 		case t.insist || l.reach(t.via):
-			h := l.take(now, t.leaseEnd(now), t.id, k, t.detached, t.owner)
+			h := l.take(now, t.leaseEnd(now), t.id, t.key, t.detached, t.owner)
 			n := l.tell(t.via)
 			l.handed[t.id] = t.via
 			n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
-			l.served(k)
+			l.served(t.key)
 			continue
 		}
-		l.reposition(k)
+		l.reposition(t.key.leaf())
 	}
 }
 
-// fits reports whether a weight is free, for all and for a key.
+// fits reports whether a weight is free, for all and for each key of a path.
 func (l *Ledger) fits(k *key, weight int) bool {
-	return !l.paused && weight <= l.limit-l.used && weight <= l.capOf(k)-k.held // a sum could overflow
+	for n := k.leaf(); n.up != nil; n = n.up {
+		if weight > l.capOf(n)-n.held { // a sum could overflow
+			return false
+		}
+	}
+	return !l.paused && weight <= l.limit-l.used
 }
 
-// first reports whether an ask goes before everybody that waits. Beside its own key
-// there is none in turn then.
+// first reports whether an ask goes before everybody that waits. Beside the keys of its
+// path there are none in turn then.
 func (l *Ledger) first(k *key, r *protocol.Request, place int64) bool {
-	turn := l.keys.turn
-	if len(turn) > 1 || len(turn) == 1 && turn[0] != k {
-		return false
+	k = k.leaf()
+	for n := k; n.up != nil; n = n.up {
+		if turn := n.up.turn; len(turn) > 1 || len(turn) == 1 && turn[0] != n {
+			return false
+		}
 	}
 	return len(k.queue) == 0 || k.queue[0].id == r.ID || r.Wait && place < k.queue[0].place
 }
@@ -71,7 +78,7 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. An ask is answered with that time; so only a lease that ends before
-// all that were known needs a message, to the last ticket of the last key. Clients that
+// all that were known needs a message, to the last ticket of the last path. Clients that
 // cannot be notified, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.NextEnd()
@@ -86,7 +93,9 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	if l.tickets[asker] != nil {
 		return
 	}
-	for _, k := range slices.Backward(l.keys.standing()) {
+	leaves := l.keys.leaves()
+	slices.SortFunc(leaves, func(a, b *key) int { return strings.Compare(b.path(), a.path()) })
+	for _, k := range leaves {
 		for i := len(k.queue) - 1; i >= 0 && l.turns > 0; i-- {
 			switch t := k.queue[i]; {
 			case !t.silent(now) && l.reach(t.via):
@@ -104,10 +113,12 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	l.alarm, l.watcher = 0, engine.ID{}
 }
 
-// enqueue puts a ticket into its place. Its key is repositioned then.
+// enqueue puts a ticket into its place. Its leaf is repositioned then.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
-	t.key.queue = slices.Insert(t.key.queue, position(t.key.queue, t), t)
+	k := t.key.leaf()
+	k.queue = slices.Insert(k.queue, position(k.queue, t), t)
+	k.wait(1)
 }
 
 // drop removes a ticket, and reports whether there was one.
@@ -117,14 +128,16 @@ func (l *Ledger) drop(id engine.ID) bool {
 		return false
 	}
 	l.pop(t)
-	l.reposition(t.key)
+	l.reposition(t.key.leaf())
 	return true
 }
 
-// pop takes a ticket out of the queues. Its key is repositioned then.
+// pop takes a ticket out of the queues. Its leaf is repositioned then.
 func (l *Ledger) pop(t *ticket) {
 	delete(l.tickets, t.id)
-	queue := &t.key.queue
+	k := t.key.leaf()
+	k.wait(-1)
+	queue := &k.queue
 	if i := position(*queue, t); i > 0 {
 		*queue = slices.Delete(*queue, i, i+1)
 		return

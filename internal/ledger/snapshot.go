@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
-	"strings"
 
 	"sema/engine"
 	"sema/internal/protocol"
@@ -25,12 +24,12 @@ type Snapshot struct {
 	Fences  map[string][2]int64 // client: number, end
 	Keepers map[string]Keeper   // client: what it was told
 
-	Keyed  bool // whether it tells keys apart, and what it knows of them
-	PerKey int
-	Time   int64 // virtual
-	Seq    int64
-	Epoch  int
-	Keys   []RecordedKey // those that wait, or have a rule
+	Keyed bool // whether it tells keys apart, and what it knows of them
+	Caps  engine.Caps
+	Time  int64 // virtual
+	Seq   int64
+	Epoch int
+	Keys  []RecordedKey // those that wait, have a rule, or others below them
 
 	Reports map[string]Reported // client: how its holds have gone
 	Auto    ReportedAuto
@@ -39,7 +38,9 @@ type Snapshot struct {
 // RecordedKey is one of the keys that share a semaphore. What it holds follows from
 // the permits.
 type RecordedKey struct {
-	Name       string
+	Name       string // its path; with a separator behind it, the leaf of its own callers
+	Above      bool   // others are below it
+	Time       int64  // among those, virtual
 	Ruled      bool
 	Cap, Share int
 	Base, Seq  int64 // if it waits
@@ -96,15 +97,15 @@ func (l *Ledger) Save() Snapshot {
 	}
 	s.Keepers, s.Reports, s.Auto = maps.Clone(l.keepers), maps.Clone(l.reports), l.auto
 	ks := &l.keys
-	if ks.on {
-		s.Keyed, s.PerKey, s.Time, s.Seq, s.Epoch = true, ks.perKey, ks.time, ks.seq, ks.epoch
+	if !ks.on {
+		return s
 	}
-	for _, k := range ks.all {
-		if ks.on && (k.ruled || k.where != nowhere) {
-			s.Keys = append(s.Keys, RecordedKey{k.name, k.ruled, k.cap, k.share, k.base, k.seq, k.where == full, k.epoch})
+	s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.root.time, ks.seq, ks.epoch
+	for _, k := range ks.sorted() {
+		if k.ruled || k.waiting > 0 || k.own != nil {
+			s.Keys = append(s.Keys, RecordedKey{k.name, k.own != nil, k.time, k.ruled, k.cap, k.share, k.base, k.seq, k.where == full, k.epoch})
 		}
 	}
-	slices.SortFunc(s.Keys, func(a, b RecordedKey) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -115,14 +116,24 @@ func Load(s Snapshot) *Ledger {
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	ks := &l.keys
-	ks.on, ks.perKey, ks.time, ks.seq, ks.epoch = s.Keyed, s.PerKey, s.Time, s.Seq, s.Epoch
+	ks.on, ks.caps, ks.root.time, ks.seq, ks.epoch = s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch
+	recorded := map[*key]RecordedKey{}
+	for _, r := range s.Keys { // those above before those below
+		k := l.key(r.Name)
+		if r.Above {
+			l.branch(k)
+		}
+		k.time, k.ruled, k.cap, k.share, k.base, k.seq = r.Time, r.Ruled, r.Cap, r.Share, r.Base, r.Seq
+		ks.rules += bit(r.Ruled)
+		recorded[k] = r
+	}
 	for _, r := range s.Holders {
 		h := &holder{
 			id: r.ID, key: l.key(r.Key), end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
 			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 		}
 		l.used += h.id.Weight
-		h.key.held += h.id.Weight
+		h.key.hold(h.id.Weight)
 		l.holders[h.id] = h
 		if h.slot >= 0 {
 			l.slots[h.slot] = h
@@ -132,16 +143,16 @@ func Load(s Snapshot) *Ledger {
 	for _, r := range s.Waiters {
 		l.enqueue(&ticket{id: r.ID, key: l.key(r.Key), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
 	}
-	if !ks.on {
-		l.stepIn(l.key(""))
-	}
-	for _, r := range s.Keys {
-		k := l.key(r.Name)
-		k.ruled, k.cap, k.share, k.base, k.seq = r.Ruled, r.Cap, r.Share, r.Base, r.Seq
-		if r.Full {
+	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
+		first := k.first()
+		l.stepOut(k)
+		switch r, known := recorded[k]; {
+		case !known:
+			l.stepIn(k)
+		case r.Full:
 			ks.stepAside(k, r.Epoch)
-		} else if len(k.queue) > 0 {
-			ks.stepInTurn(k)
+		case first != nil:
+			ks.stepInTurn(k, first)
 		}
 	}
 	for client, f := range s.Fences {

@@ -14,11 +14,9 @@ import (
 // waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
 	var first *ticket
-	for _, keys := range [][]*key{l.keys.turn, l.keys.aside} {
-		for _, k := range keys {
-			if first == nil || byPlace(k.queue[0], first) < 0 {
-				first = k.queue[0]
-			}
+	for _, k := range l.keys.leaves() {
+		if first == nil || byPlace(k.queue[0], first) < 0 {
+			first = k.queue[0]
 		}
 	}
 	if first == nil {
@@ -45,7 +43,7 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 // served if nothing else happens: of several keys the first of each, then the second.
 // It stops when f returns false.
 func (l *Ledger) InService(f func(client string) bool) {
-	for i, keys := 0, l.keys.standing(); len(keys) > 0; i++ {
+	for i, keys := 0, l.keys.leaves(); len(keys) > 0; i++ {
 		keys = slices.DeleteFunc(keys, func(k *key) bool { return i >= len(k.queue) })
 		for _, k := range keys {
 			if !f(k.queue[i].via) {
@@ -99,7 +97,7 @@ func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 // Forgotten is what a snapshot says of a semaphore whose clients are all gone:
 // what operators said, its limit, and the last token.
 func (s Snapshot) Forgotten() Snapshot {
-	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, PerKey: s.PerKey}
+	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, Caps: s.Caps}
 	for _, k := range s.Keys {
 		if k.Ruled {
 			left.Keys = append(left.Keys, RecordedKey{Name: k.Name, Ruled: true, Cap: k.Cap, Share: k.Share})

@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"time"
+
+	"sema/engine"
 )
 
 // Status is the outcome of a request.
@@ -29,17 +31,18 @@ type Answer struct {
 	Lease  time.Duration // Granted: the rest of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
-	Bound  int           // TooHeavy: the limit or the key's cap, the smaller of the two
+	Bound  int           // TooHeavy: the least of the limit and the caps of the key
+	Depth  int           // TooHeavy: how many names of the key have that cap; 0: it is the limit
 }
 
 // Reply is the result of a step.
 type Reply struct {
-	Limit   int // as stored; 0: there is no semaphore
-	PerKey  int // as stored
+	Limit   int         // as stored; 0: there is no semaphore
+	Caps    engine.Caps // as stored
 	Answers []Answer
 
-	// Room is set if every waiting key is at its cap: no waiter waits for the weight
-	// of another key.
+	// Room is set if each waiter waits for a cap that holds up its first caller: then free
+	// weight may pass from caller to caller of one key.
 	Room bool
 
 	// Recheck is set if an answer is Queued and there are holders: the time until the

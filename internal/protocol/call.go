@@ -85,9 +85,9 @@ type Request struct {
 	// id. SetKey, UnsetKey: the key whose rule changes.
 	Key string
 
-	PerKey int // Ask, SetLimit: the most weight that a key without a cap of its own may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
-	Cap    int // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
-	Share  int // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
+	Caps  engine.Caps // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
+	Cap   int         // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
+	Share int         // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
 
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 

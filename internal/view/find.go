@@ -35,12 +35,12 @@ func (f *Found) Add(v State, text string) {
 		return text == permit || text == caller || text == key || text == host || strings.Contains(label, text)
 	}
 	for _, h := range v.Holders {
-		if is(h.Permit, h.Caller, h.Key, h.Host, h.Label) {
+		if is(h.Permit, h.Caller, h.Key.String(), h.Host, h.Label) {
 			f.Holders = append(f.Holders, FoundHolder{v.Name, h})
 		}
 	}
 	for _, w := range v.Waiters {
-		if is(w.Permit, w.Caller, w.Key, w.Host, w.Label) {
+		if is(w.Permit, w.Caller, w.Key.String(), w.Host, w.Label) {
 			f.Waiters = append(f.Waiters, FoundWaiter{v.Name, w})
 		}
 	}

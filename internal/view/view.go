@@ -31,7 +31,7 @@ type State struct {
 	Summary
 	Holders  []Holder  `json:"holders"`            // the one that got its permit first comes first
 	Waiters  []Waiter  `json:"waiters"`            // in the order they will be served; with keys, key by key
-	PerKey   int       `json:"per_key"`            // the most that a key without a rule may hold; 0: no such cap
+	Caps     []int     `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
 	Keys     []Key     `json:"keys"`               // those in turn, in their order; those at their cap; the others
 	Adapting *Adapting `json:"adapting,omitempty"` // nil: nobody finds the limit
 }
@@ -45,48 +45,48 @@ type Adapting struct {
 
 // Key is one of the keys that share a semaphore.
 type Key struct {
-	Key     string  `json:"key"`
-	Held    int     `json:"held"`    // weight
-	Waiting int     `json:"waiting"` // callers
-	Oldest  float64 `json:"oldest_seconds"`
-	Cap     int     `json:"cap"` // the most that it may hold; 0: the limit alone
-	Share   int     `json:"share"`
-	Ruled   bool    `json:"ruled"` // an operator, or a program, gave it a cap or a share of its own
-	Full    bool    `json:"full"`  // it waits for what it holds itself
-	Before  int     `json:"before"`
-	Why     string  `json:"why"` // what its first waiter waits for; "" if nobody waits
+	Key     engine.Key `json:"key"`
+	Held    int        `json:"held"`    // weight
+	Waiting int        `json:"waiting"` // callers
+	Oldest  float64    `json:"oldest_seconds"`
+	Cap     int        `json:"cap"` // the most that it may hold; 0: the limit alone
+	Share   int        `json:"share"`
+	Ruled   bool       `json:"ruled"` // an operator, or a program, gave it a cap or a share of its own
+	Full    bool       `json:"full"`  // it waits for what it holds itself
+	Before  int        `json:"before"`
+	Why     string     `json:"why"` // what its first waiter waits for; "" if nobody waits
 }
 
 // Holder is a client with a permit.
 type Holder struct {
-	Permit  string   `json:"permit"`
-	Key     string   `json:"key"` // whose it is; "": nobody's
-	Weight  int      `json:"weight"`
-	Slot    *int     `json:"slot"`        // nil: none
-	Token   *int64   `json:"token"`       // nil: not recorded
-	Age     *float64 `json:"age_seconds"` // nil: not recorded
-	Left    float64  `json:"lease_left_seconds"`
-	Revoked bool     `json:"revoked"`
-	Host    string   `json:"host"`
-	PID     int      `json:"pid"`
-	Label   string   `json:"label"`
-	Version string   `json:"version"` // of sema; "": it does not say
-	Caller  string   `json:"caller"`  // what the caller calls the permit; "": nothing
+	Permit  string     `json:"permit"`
+	Key     engine.Key `json:"key"` // whose it is; "": nobody's
+	Weight  int        `json:"weight"`
+	Slot    *int       `json:"slot"`        // nil: none
+	Token   *int64     `json:"token"`       // nil: not recorded
+	Age     *float64   `json:"age_seconds"` // nil: not recorded
+	Left    float64    `json:"lease_left_seconds"`
+	Revoked bool       `json:"revoked"`
+	Host    string     `json:"host"`
+	PID     int        `json:"pid"`
+	Label   string     `json:"label"`
+	Version string     `json:"version"` // of sema; "": it does not say
+	Caller  string     `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Waiter is a client with a ticket.
 type Waiter struct {
-	Position int     `json:"position"` // from 1, among those of its key
-	Permit   string  `json:"permit"`   // the one it would get
-	Key      string  `json:"key"`
-	Weight   int     `json:"weight"`
-	Waiting  float64 `json:"waiting_seconds"`
-	Behind   int     `json:"behind"` // so many more callers wait in its process
-	Host     string  `json:"host"`
-	PID      int     `json:"pid"`
-	Label    string  `json:"label"`
-	Version  string  `json:"version"` // of sema; "": it does not say
-	Caller   string  `json:"caller"`  // what the caller calls the permit; "": nothing
+	Position int        `json:"position"` // from 1, among those of its key
+	Permit   string     `json:"permit"`   // the one it would get
+	Key      engine.Key `json:"key"`
+	Weight   int        `json:"weight"`
+	Waiting  float64    `json:"waiting_seconds"`
+	Behind   int        `json:"behind"` // so many more callers wait in its process
+	Host     string     `json:"host"`
+	PID      int        `json:"pid"`
+	Label    string     `json:"label"`
+	Version  string     `json:"version"` // of sema; "": it does not say
+	Caller   string     `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Summarize is what a look found. The error's text is the caller's to say.
@@ -99,7 +99,7 @@ func Summarize(s watch.Summary) Summary {
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, PerKey: st.PerKey, Keys: []Key{}}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Keys: []Key{}}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
@@ -117,7 +117,7 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	place := map[string]int{}
+	place := map[engine.Key]int{}
 	for _, w := range st.Waiters {
 		place[w.Key]++
 		v.Waiters = append(v.Waiters, Waiter{
@@ -138,22 +138,37 @@ func KeysOf(st engine.State) []Key {
 		weight, callers int
 		oldest          time.Duration
 	}
-	queues := make(map[string]*queue, len(st.Keys))
+	queues := make(map[engine.Key]*queue, len(st.Keys))
 	for i := range st.Waiters {
 		w := &st.Waiters[i]
-		q := queues[w.Key]
-		if q == nil {
-			q = &queue{weight: w.Weight}
-			queues[w.Key] = q
+		add := func(key engine.Key) {
+			q := queues[key]
+			if q == nil {
+				q = &queue{weight: w.Weight}
+				queues[key] = q
+			}
+			q.callers += 1 + w.Behind
+			q.oldest = max(q.oldest, w.Waiting)
 		}
-		q.callers += 1 + w.Behind
-		q.oldest = max(q.oldest, w.Waiting)
+		add(w.Key)
+		if w.Key == "" {
+			continue
+		}
+		add(w.Key + engine.KeySeparator)
+		for n := len(w.Key.Names()) - 1; n > 0; n-- {
+			add(w.Key.First(n))
+		}
+	}
+	states := make(map[engine.Key]engine.KeyState, len(st.Keys))
+	for _, k := range st.Keys {
+		states[k.Key] = k
 	}
 	list := make([]Key, 0, len(st.Keys))
 	for _, k := range st.Keys {
 		one := Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		if q := queues[k.Key]; q != nil {
-			one.Waiting, one.Oldest, one.Why = q.callers, q.oldest.Seconds(), WhyKey(st, k, q.weight, 0)
+			one.Waiting, one.Oldest = q.callers, q.oldest.Seconds()
+			one.Why = why(st, path(k.Key, func(k engine.Key) engine.KeyState { return cmp.Or(states[k], engine.KeyState{Key: k}) }), q.weight, 0)
 		}
 		list = append(list, one)
 	}

@@ -2,45 +2,56 @@ package view
 
 import (
 	"fmt"
+	"strings"
 
 	"sema/engine"
 )
 
 // Why says in a few words what stands in front of a permit of a weight, for a key, with
-// so many tickets of that key before it in the queue of a semaphore. The key is "" if the
-// permit is for none.
-func Why(st engine.State, key string, weight, before int) string {
-	return WhyKey(st, keyOf(st, key), weight, before)
+// so many tickets of that key before it in the queue of a semaphore: the obstacle at the last
+// name of the key first. The key is "" if the permit is for none.
+func Why(st engine.State, key engine.Key, weight, before int) string {
+	return why(st, path(key, func(k engine.Key) engine.KeyState { return stateOf(st, k) }), weight, before)
 }
 
-// WhyKey is Why for a key that is known already: to ask about each of many takes no search.
-func WhyKey(st engine.State, k engine.KeyState, weight, before int) string {
-	key := k.Key
+// why says it for the keys of a path, from the last name on.
+func why(st engine.State, path []engine.KeyState, weight, before int) string {
+	key := path[0].Key
 	free := max(0, st.Limit-st.Used)
 	room := fmt.Sprintf("%d of %d free", free, st.Limit)
 	next := "next in line"
 	if len(st.Keys) > 0 {
 		next = called(key) + " is next"
 	}
-	switch {
-	case weight > st.Limit:
+	if weight > st.Limit {
 		return fmt.Sprintf("never: weight %d is above the limit %d", weight, st.Limit)
-	case k.Cap > 0 && weight > k.Cap:
-		return fmt.Sprintf("never: weight %d is above the %d that %s may hold", weight, k.Cap, called(key))
+	}
+	var obstacles []string
+	for _, k := range path {
+		switch {
+		case k.Cap > 0 && weight > k.Cap:
+			return fmt.Sprintf("never: weight %d is above the %d that %s may hold", weight, k.Cap, called(k.Key))
+		case k.Full && k.Key != key && k.Held < k.Cap && first(st, k.Key) > 1:
+			obstacles = append(obstacles, fmt.Sprintf("%s, whose first wants %d", holds(k), first(st, k.Key)))
+		case k.Full:
+			obstacles = append(obstacles, holds(k))
+		case k.Before > 0:
+			obstacles = append(obstacles, goBefore(k))
+		}
+	}
+	behind := ""
+	if before > 0 {
+		behind = "behind " + others(before, key)
+	}
+	switch {
 	case st.Paused:
 		return "paused by an operator"
-	case k.Full && before > 0:
-		return fmt.Sprintf("behind %s; %s", others(before, key), holds(k))
-	case k.Full:
-		return holds(k)
-	case before > 0 && free > 0 && first(st, key) > free:
-		return fmt.Sprintf("behind %s; the first wants %d, %s", others(before, key), first(st, key), room)
+	case before > 0 && len(obstacles) == 0 && free > 0 && first(st, key) > free:
+		return fmt.Sprintf("%s; the first wants %d, %s", behind, first(st, key), room)
 	case before > 0:
-		return "behind " + others(before, key)
-	case k.Before == 1:
-		return "1 key goes before " + called(key)
-	case k.Before > 1:
-		return fmt.Sprintf("%d keys go before %s", k.Before, called(key))
+		return strings.Join(append([]string{behind}, obstacles...), "; ")
+	case len(obstacles) > 0:
+		return strings.Join(obstacles, "; ")
 	case st.Used > st.Limit:
 		return fmt.Sprintf("%s; %d held, more than the limit %d", next, st.Used, st.Limit)
 	case weight > free && free > 0:
@@ -49,6 +60,22 @@ func WhyKey(st engine.State, k engine.KeyState, weight, before int) string {
 		return next + "; " + room
 	}
 	return "served now"
+}
+
+// path is a key and those above it, from the last name on. Where the callers of the key queue beside
+// others below it, that is first.
+func path(key engine.Key, of func(engine.Key) engine.KeyState) (list []engine.KeyState) {
+	if own := of(key + engine.KeySeparator); key != "" && own.Share > 0 {
+		list = append(list, own)
+	}
+	names := key.Names()
+	if len(names) == 0 {
+		return append(list, of(key))
+	}
+	for n := len(names); n > 0; n-- {
+		list = append(list, of(key.First(n)))
+	}
+	return list
 }
 
 // Before is how many tickets of its key are before the ticket of that index in the queue.
@@ -61,8 +88,8 @@ func Before(st engine.State, index int) (n int) {
 	return n
 }
 
-// keyOf is what a semaphore has of a key; nothing if it has no keys.
-func keyOf(st engine.State, key string) engine.KeyState {
+// stateOf is what a semaphore has of a key; nothing if it has no such key.
+func stateOf(st engine.State, key engine.Key) engine.KeyState {
 	for _, k := range st.Keys {
 		if k.Key == key {
 			return k
@@ -71,32 +98,50 @@ func keyOf(st engine.State, key string) engine.KeyState {
 	return engine.KeyState{Key: key}
 }
 
-func called(key string) string {
-	if key == "" {
+// called names a key in a sentence.
+func called(key engine.Key) string {
+	above, own := strings.CutSuffix(string(key), engine.KeySeparator)
+	switch {
+	case key == "":
 		return "the caller without a key"
+	case own:
+		return fmt.Sprintf("the caller of %v itself", engine.Key(above))
 	}
-	return key
+	return key.String()
 }
 
 func holds(k engine.KeyState) string {
 	return fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
 }
 
-func others(n int, key string) string {
+// goBefore says how many keys are served before one that is not at its cap. Its parent is named where
+// they share one.
+func goBefore(k engine.KeyState) string {
+	what, verb := "keys", "go"
+	if k.Before == 1 {
+		what, verb = "key", "goes"
+	}
+	if above := k.Key.First(max(0, len(k.Key.Names())-1)); above != "" {
+		what += " of " + above.String()
+	}
+	return fmt.Sprintf("%d %s %s before %s", k.Before, what, verb, called(k.Key))
+}
+
+func others(n int, key engine.Key) string {
 	text := "1 other"
 	if n != 1 {
 		text = fmt.Sprintf("%d others", n)
 	}
-	if key != "" {
-		text += " of " + key
+	if above := strings.TrimSuffix(string(key), engine.KeySeparator); above != "" {
+		text += " of " + engine.Key(above).String()
 	}
 	return text
 }
 
-// first is the weight of the first ticket of a key.
-func first(st engine.State, key string) int {
+// first is the weight of the first ticket of a key, or of one below it.
+func first(st engine.State, key engine.Key) int {
 	for _, w := range st.Waiters {
-		if w.Key == key {
+		if w.Key == key || key != "" && strings.HasPrefix(string(w.Key), strings.TrimSuffix(string(key), engine.KeySeparator)+engine.KeySeparator) {
 			return w.Weight
 		}
 	}

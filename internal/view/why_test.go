@@ -24,7 +24,7 @@ func TestWhy(t *testing.T) {
 		st             engine.State
 		weight, before int
 		want           string
-		key            string
+		key            engine.Key
 	}{
 		{"free", engine.State{Limit: 3, Used: 1}, 2, 0, "served now", ""},
 		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: weight 4 is above the limit 3", ""},

@@ -44,6 +44,7 @@ func (c *coder) reply(of *Reply, own string) {
 		c.int(5, &a.Ahead)
 		c.int64(6, &a.Ticket)
 		c.int(7, &a.Bound)
+		c.int(8, &a.Depth)
 	})
 	c.time(3, &r.Recheck)
 	small(c, 4, &r.Leave)
@@ -51,8 +52,10 @@ func (c *coder) reply(of *Reply, own string) {
 	c.notification(6, &r.Notification, own)
 	c.text(7, &of.As)
 	c.bool(8, &r.Unreachable)
-	c.int(9, &r.PerKey)
+	c.int(9, &r.Caps[0])
 	c.bool(10, &r.Room)
+	c.int(11, &r.Caps[1])
+	c.int(12, &r.Caps[2])
 }
 
 func (c *coder) notification(field uint64, n *protocol.Notification, own string) {

@@ -92,7 +92,7 @@ func (c *coder) request(r *protocol.Request, own string) {
 	c.int(11, &r.Behind)
 	c.int64(12, &r.Token)
 	c.text(14, &r.Key)
-	c.int(15, &r.PerKey)
+	c.int(15, &r.Caps[0])
 	c.int(16, &r.Cap)
 	c.int(17, &r.Share)
 	optional(c, 18, &r.Totals, func(t *protocol.Totals) {
@@ -105,6 +105,8 @@ func (c *coder) request(r *protocol.Request, own string) {
 		c.int(2, &a.Max)
 		c.int(3, &a.Bad)
 	})
+	c.int(20, &r.Caps[1])
+	c.int(21, &r.Caps[2])
 	optional(c, 13, &r.Who, c.client)
 }
 

@@ -51,7 +51,7 @@ func (w World) rules(ctx context.Context, url string) error {
 	}
 	set := func(r sema.Rule, path ...string) { err = errors.Join(err, operator.Set(ctx, r, path...)) }
 	if w.Order == Shares {
-		set(sema.Rule{Limit: w.Limit, PerKey: w.PerKey})
+		set(sema.Rule{Limit: w.Limit, Caps: sema.Caps{w.PerKey}})
 		for _, t := range w.Tenants {
 			if t.Share != 0 || t.Cap != 0 {
 				set(sema.Rule{Limit: t.Cap, Share: t.Share}, t.Key)

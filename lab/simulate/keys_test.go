@@ -58,7 +58,7 @@ func (w *sharing) request(limit, perKey int) protocol.Request {
 		if w.l.entry(id) == nil {
 			key = w.of[id]
 		}
-		return protocol.Request{Kind: protocol.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
+		return protocol.Request{Kind: protocol.Ask, ID: id, Key: key, Limit: limit, Caps: engine.Caps{perKey}, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
 	case n < 11 || len(w.live) == 0:
 		w.number++
 		key := w.pick()
@@ -66,7 +66,7 @@ func (w *sharing) request(limit, perKey int) protocol.Request {
 		w.live = append(w.live, id)
 		w.of[id] = key
 		return protocol.Request{
-			Kind: protocol.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute,
+			Kind: protocol.Ask, ID: id, Key: key, Limit: limit, Caps: engine.Caps{perKey}, Lease: time.Minute, Ticket: time.Minute,
 			Wait: w.rng.IntN(8) > 0, Waited: time.Duration(w.rng.IntN(3)) * time.Millisecond,
 		}
 	case n < 18:
@@ -81,7 +81,7 @@ func (w *sharing) request(limit, perKey int) protocol.Request {
 		}
 		return protocol.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
 	default:
-		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(7), PerKey: w.rng.IntN(4) - 1}
+		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(7), Caps: engine.Caps{w.rng.IntN(4) - 1}}
 	}
 }
 
@@ -153,7 +153,7 @@ func TestShares(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newSharing(t, seed)
 		limit, perKey := 1+w.rng.IntN(6), w.rng.IntN(4)
-		w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, PerKey: max(1, perKey)})
+		w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: engine.Caps{max(1}, perKey)})
 		for range 300 {
 			w.step(w.request(limit, perKey))
 			if t.Failed() {

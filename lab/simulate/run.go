@@ -204,7 +204,7 @@ func (w *world) faults() {
 		case 0:
 			r = protocol.Request{Kind: protocol.UnsetKey, Key: r.Key}
 		case 1:
-			r = protocol.Request{Kind: protocol.SetLimit, PerKey: w.rng.IntN(4) - 1}
+			r = protocol.Request{Kind: protocol.SetLimit, Caps: engine.Caps{w.rng.IntN(4) - 1}}
 		}
 		s.operate(r)
 	})

@@ -97,7 +97,7 @@ func (u *user) ask() {
 	again := func() { u.breaks(attempt) }
 	u.reaches(n, func() {
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, PerKey: w.perKey, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: engine.Caps{w.perKey}, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: attempt, p: n.names.Ask(n.clock(), p)}
@@ -214,7 +214,7 @@ func (u *user) askForHeld(token int64) {
 			return
 		}
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, PerKey: w.perKey, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: engine.Caps{w.perKey}, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: -1, p: n.names.Ask(n.clock(), p)}

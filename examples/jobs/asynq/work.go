@@ -25,7 +25,7 @@ func setLimits(ctx context.Context, engine sema.Engine) error {
 	if err != nil {
 		return err
 	}
-	err = operator.Set(ctx, sema.Rule{Limit: inAll, PerKey: 1})
+	err = operator.Set(ctx, sema.Rule{Limit: inAll, Caps: sema.Caps{1}})
 	for name, most := range limits {
 		err = errors.Join(err, operator.Set(ctx, sema.Rule{Limit: most}, name))
 	}
@@ -38,7 +38,7 @@ func work(rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{PerKey: 1})
+	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{Caps: sema.Caps{1}})
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

@@ -28,7 +28,7 @@ func setLimits(ctx context.Context, engine sema.Engine) error {
 	if err != nil {
 		return err
 	}
-	err = operator.Set(ctx, sema.Rule{Limit: inAll, PerKey: 1})
+	err = operator.Set(ctx, sema.Rule{Limit: inAll, Caps: sema.Caps{1}})
 	for name, most := range limits {
 		err = errors.Join(err, operator.Set(ctx, sema.Rule{Limit: most}, name))
 	}
@@ -41,7 +41,7 @@ func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, wo
 	if err != nil {
 		return nil, err
 	}
-	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{PerKey: 1})
+	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{Caps: sema.Caps{1}})
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

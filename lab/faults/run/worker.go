@@ -136,5 +136,5 @@ func goroutines(most int) (n int, where string) {
 
 // options are those of a semaphore as its description says.
 func semaphoreOptions(s history.Semaphore) *sema.Options {
-	return &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots, PerKey: s.PerKey}
+	return &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots, Caps: sema.Caps{s.PerKey}}
 }

@@ -375,7 +375,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 // semaphoreOf is a client of a semaphore that keys share.
 func semaphoreOf(t *testing.T, e sema.Engine, name string, limit, perKey int) *sema.Semaphore {
 	t.Helper()
-	s, err := sema.New(e, name, limit, &sema.Options{PerKey: perKey})
+	s, err := sema.New(e, name, limit, &sema.Options{Caps: sema.Caps{perKey}})
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
