@@ -412,7 +412,7 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 			expect.OK(t, err)
 			got, err := call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
 				held := e.Held(name)
-				return fmt.Sprint(len(held), held[0].Key), nil
+				return fmt.Sprintf("%d %s", len(held), held[0].Key), nil
 			}}, l), "x")
 			if want := map[string]string{"methods": "1 ", "methods/acme": "1 alice"}[name]; got != want || err != nil {
 				t.Errorf("%s: held %q, %v; want %q", name, got, err, want)
