@@ -22,7 +22,7 @@ type caps struct {
 	organisations []string       // those that are known
 	models        map[string]int // tokens at once, by the model's name
 	each          sema.Caps      // tokens at once of each model: for an organisation, and for a user of one; 0: all
-	blind         bool           // to who asks: first come, first served
+	blind         bool           // to organisations: first come, first served
 	lease         time.Duration  // 0: sema's
 	places        int            // requests at once of this gateway while the engine is away
 	wait          time.Duration  // for a permit

@@ -185,8 +185,8 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// Jobs of a key that is full do not hold up those of another, though both are below one, and a job
-// without a key is nobody's.
+// Users of one organisation do not hold each other up, until the organisation is full. A job without a
+// key counts for the limit alone.
 func TestPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
