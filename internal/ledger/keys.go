@@ -88,19 +88,18 @@ func (l *Ledger) key(name string) *key {
 		}
 		return ks.root.own
 	}
-	k := ks.all[name]
-	if k != nil {
+	if k := ks.all[name]; k != nil {
 		return k
 	}
 	up := &ks.root
 	if i := strings.LastIndex(name, engine.KeySeparator); i >= 0 {
 		up = l.key(name[:i])
-		l.branch(up)
 		if i == len(name)-1 { // its own callers
+			l.branch(up)
 			return up.own
 		}
 	}
-	k = &key{name: name, up: up, depth: up.depth + 1}
+	k := &key{name: name, up: up, depth: up.depth + 1}
 	if ks.all == nil {
 		ks.all = map[string]*key{}
 	}
@@ -118,9 +117,19 @@ func (l *Ledger) branch(k *key) {
 	l.stepOut(k)
 	k.own = &key{name: k.name + engine.KeySeparator, up: k, held: k.held, waiting: k.waiting, queue: k.queue}
 	k.queue = nil
-	if k.waiting > 0 { // an unused one would be forgotten, before there is one below it
+	if k.waiting > 0 {
 		l.reposition(k.own)
 	}
+}
+
+// inUse finds or makes a key that somebody holds or waits for, so that those above it have others
+// below them.
+func (l *Ledger) inUse(name string) *key {
+	k := l.key(name)
+	for n := k.up; n.up != nil; n = n.up {
+		l.branch(n)
+	}
+	return k
 }
 
 // leaf is where the callers of a key queue.
@@ -219,7 +228,7 @@ func (l *Ledger) reposition(k *key) {
 // behind those that were not.
 func (l *Ledger) served(k *key) {
 	for n := k.leaf(); n.up != nil; n = n.up {
-		l.stepOut(n) // while it still stands where its old seq says
+		l.stepOut(n)
 		n.up.time = max(n.up.time, n.tag)
 		if n.waiting > 0 {
 			l.goLast(n)
@@ -364,7 +373,11 @@ func (l *Ledger) keyOf(r *protocol.Request) *key {
 	if !l.keys.on {
 		return l.key("")
 	}
-	return l.key(r.Key)
+	k := l.inUse(r.Key)
+	if k.waiting == 0 && k.held == 0 && k.depth > 0 {
+		k.own = nil // nobody is below it any more
+	}
+	return k
 }
 
 // leaves are the leaves with tickets: those in turn, and then those aside or below a key aside.
@@ -431,7 +444,16 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 			waiting[n]++
 		}
 	}
+	above := map[*key]bool{} // those with others below them, beside which their own callers are listed
+	for _, k := range ks.sorted() {
+		if k.depth > 0 && (k.waiting > 0 || k.held > 0) {
+			above[k.up] = true
+		}
+	}
 	show := func(k *key, before int) {
+		if k.name != "" && k.depth == 0 && !above[k.up] {
+			return
+		}
 		most := l.capOf(k)
 		if most == engine.MaxLimit {
 			most = 0
