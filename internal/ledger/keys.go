@@ -118,7 +118,9 @@ func (l *Ledger) branch(k *key) {
 	l.stepOut(k)
 	k.own = &key{name: k.name + engine.KeySeparator, up: k, held: k.held, waiting: k.waiting, queue: k.queue}
 	k.queue = nil
-	l.reposition(k.own)
+	if k.waiting > 0 { // an unused one would be forgotten, before there is one below it
+		l.reposition(k.own)
+	}
 }
 
 // leaf is where the callers of a key queue.
@@ -217,6 +219,7 @@ func (l *Ledger) reposition(k *key) {
 // behind those that were not.
 func (l *Ledger) served(k *key) {
 	for n := k.leaf(); n.up != nil; n = n.up {
+		l.stepOut(n) // while it still stands where its old seq says
 		n.up.time = max(n.up.time, n.tag)
 		if n.waiting > 0 {
 			l.goLast(n)
