@@ -14,13 +14,27 @@ def before_call(context, case, kwargs):
 @schemathesis.hook
 def filter_path_parameters(context, path_parameters):
     """JSON Schema counts characters; the server counts bytes."""
+    values = path_parameters or {}
     longest = {"name": 255, "id": 128}
-    return all(len(str(value).encode("utf-8", "surrogatepass")) <= longest.get(name, 1000) for name, value in (path_parameters or {}).items())
+    names = [values[part] for part in ("first", "second", "third") if part in values]
+    return all(size(value) <= longest.get(name, 1000) for name, value in values.items()) and key_fits(names)
 
 
 @schemathesis.hook
 def filter_body(context, body):
-    return not isinstance(body, dict) or len(str(body.get("label", "")).encode("utf-8", "surrogatepass")) <= 255
+    if not isinstance(body, dict):
+        return True
+    key = body.get("key", "")
+    return size(body.get("label", "")) <= 255 and key_fits(key if isinstance(key, list) else [key])
+
+
+def size(value):
+    return len(str(value).encode("utf-8", "surrogatepass"))
+
+
+def key_fits(names):
+    """A key has at most 255 bytes in all, with one between two names."""
+    return sum(size(name) + 1 for name in names) <= 256
 
 
 @schemathesis.deserializer("application/x-ndjson")
