@@ -8,8 +8,7 @@ R.key = function(s, name)
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one. The key above has others below it from
--- now on.
+-- new_key makes a record from the stored text; false makes an empty one.
 R.new_key = function(s, name, raw)
   local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}
   if name == '' then
@@ -21,7 +20,6 @@ R.new_key = function(s, name, raw)
       local above = R.key(s, up)
       k.depth = above.depth + 1
       if last == '' then k.path, k.depth = up, 0 end
-      if not above.inner and last ~= '' then R.branch(s, above) end
     end
   end
   if raw then
@@ -46,10 +44,22 @@ R.branch = function(s, k)
   end
 end
 
--- leaf returns the record where the callers of a path queue.
+-- leaf returns the record where the callers of a path queue. The keys above have others below them from now on.
 R.leaf = function(s, path)
   local k = R.key(s, path)
+  local above = R.above(s, k)
+  while above do
+    if not above.inner then R.branch(s, above) end
+    above = R.above(s, above)
+  end
   return k.inner and R.key(s, path .. '\1') or k
+end
+
+-- asked is leaf for a new ask: if nobody is below the key any more, it is a leaf itself.
+R.asked = function(s, path)
+  local k = R.key(s, path)
+  if k.n == 0 and k.held == 0 then k.inner = nil end
+  return R.leaf(s, path)
 end
 
 R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
