@@ -127,7 +127,7 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
-// Go clients set the rules of keys and of all keys at once; the audit log tells what stayed as it was.
+// The audit log has the rules that Go clients set. Caps that a request leaves alone are null there.
 func TestRulesByGoClientsAreAudited(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const client = "http.local.a.1"
