@@ -165,7 +165,6 @@ grant = function(s, up_to)
       if stops or s.turns == 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = true, k, id
-        if not s.only then R.settle(s, k) end
         return
       end
       s.turns = s.turns - 1
@@ -486,7 +485,7 @@ reposition = function(s, k)
   end
   while k do
     R.move(s, k)
-    k = R.above(s, k)
+    k = k.up
   end
 end,
 
