@@ -287,8 +287,11 @@ func TestKeyAndWeight(t *testing.T) {
 	expect.OK(t, err)
 	t.Cleanup(func() { expect.OK(t, group.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{
-		Group:  group,
-		Key:    func(ctx context.Context, _ *asynq.Task) []string { name, _ := asynq.GetQueueName(ctx); return []string{name, "alice"} },
+		Group: group,
+		Key: func(ctx context.Context, _ *asynq.Task) []string {
+			name, _ := asynq.GetQueueName(ctx)
+			return []string{name, "alice"}
+		},
 		Weight: func(_ context.Context, task *asynq.Task) int { return len(task.Payload()) },
 	})
 	expect.OK(t, err)
