@@ -23,7 +23,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 
 		deaf := map[string]bool{}
 		watched := rapid.Bool().Draw(t, "watched")
-		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}}).Draw(t, "keys")
+		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}, {"", "x", "x\x01y", "x\x01z", "x\x01y\x01z", "y\x01z"}}).Draw(t, "keys")
 		key := func() string { return rapid.SampledFrom(keys).Draw(t, "key") }
 		equip := func(l *Ledger) *Ledger { // sets the functions of the engine
 			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
@@ -49,6 +49,12 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				}
 			}
 			return text
+		}
+		caps := func(least int) (c engine.Caps) {
+			for i := range c {
+				c[i] = number("cap of all", least, 3)
+			}
+			return c
 		}
 		request := func(caller string) protocol.Request {
 			n := number("number", 1, 4)
@@ -77,7 +83,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				r.Waited = time.Duration(number("waited µs", 0, 20_000)) * time.Microsecond
 				r.Wait, r.Unfair, r.Strict, r.Detached = !oneIn("try", 4), oneIn("unfair", 6), oneIn("strict", 6), oneIn("detached", 4)
 				if len(keys) > 1 {
-					r.PerKey = number("per key", 0, 3)
+					r.Caps = caps(0)
 				}
 				r.Again, r.Anew, r.Newest, r.Behind = oneIn("again", 3), oneIn("anew", 4), oneIn("newest", 4), number("behind", 0, 3)
 			case protocol.Renew, protocol.Release:
@@ -88,7 +94,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 			case protocol.SetKey:
 				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
 			case protocol.SetLimit:
-				r.PerKey = number("per key", -1, 3)
+				r.Caps = caps(-1)
 				r.Limit, r.Pin = number("limit", 0, 6), oneIn("pin", 10)
 			}
 			return r
