@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"sema/engine"
 	"sema/internal/history"
+	"sema/internal/view"
 )
 
 // brief is a duration in whole units, the two largest.
@@ -50,8 +52,29 @@ func briefID(id string) string {
 	return string(r[:idEnd]) + "…" + string(r[len(r)-idEnd:])
 }
 
-// briefIn is a text that has an id in it, with the id brief.
-func briefIn(text, id string) string { return strings.ReplaceAll(text, id, briefID(id)) }
+// briefKey is a key as view.Title says it, with brief names.
+func briefKey(key engine.Key) string {
+	names := key.Names()
+	for i, name := range names {
+		names[i] = briefID(name)
+	}
+	return view.Title(engine.Key(strings.Join(names, engine.KeySeparator)))
+}
+
+// briefWhy is a text that has a key, or those above it, in it, with brief names.
+func briefWhy(text string, key engine.Key) string {
+	for n := len(key.Names()); n > 0; n-- {
+		part := key.First(n)
+		text = strings.ReplaceAll(text, part.String(), briefKey(part))
+	}
+	return text
+}
+
+// keyOf is a key that the history has as a text.
+func keyOf(text string) engine.Key {
+	key, _ := engine.ParseKey(text) // as Key.String made it
+	return key
+}
 
 // count is a number and what it counts.
 func count(n int, what string) string {
