@@ -105,12 +105,9 @@ func (w why) free() bool {
 	if len(w.st.Keys) == 0 {
 		return len(w.st.Waiters) == 0
 	}
-	for i, turn := range tree.InTurn(w.st.Keys) {
-		if turn && tree.Level(w.st.Keys[i].Key) == 1 {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(w.path(w.st.Keys), func(k engine.KeyState) bool { return k.Full || k.Cap > 0 && k.Held+w.weight > k.Cap })
+	return !slices.ContainsFunc(w.path(w.asked().Keys), func(k engine.KeyState) bool {
+		return k.Full || k.Before > 0 || k.Cap > 0 && w.weight > k.Cap
+	})
 }
 
 // path is the key and those above it, from the last name on; of one that nobody uses, what it would be. Callers
@@ -168,10 +165,13 @@ func (w why) asked() sema.State {
 		return i >= 0 && turn[i]
 	}
 	var path []engine.KeyState
-	full := false // one below is: nothing changes at those above
+	first := len(w.before) == 0 // the permit is the first that this key waits for
 	for _, k := range w.path(st.Keys) {
-		if !full && !k.Full && !inTurn(k.Key) { // the permit is what it waits for first
+		waits := inTurn(k.Key)
+		if first {
 			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
+		}
+		if first && !waits {
 			k.Before = 0
 			for i, other := range st.Keys {
 				// Of two that hold as much, the one that waits already goes first.
@@ -180,7 +180,7 @@ func (w why) asked() sema.State {
 				}
 			}
 		}
-		full = full || k.Full
+		first = first && !k.Full && k.Before == 0
 		path = append(path, k)
 	}
 	others := slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool {
