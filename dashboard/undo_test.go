@@ -76,6 +76,7 @@ func TestChangesAreUndone(t *testing.T) {
 		{nil, form("limit", "x", "limit", "12", "caps", "20,4"), "Limit 12 → 12, caps 3 → caps 20,4."},
 		{nil, form("pause", "x"), "Grants open → paused."},
 		{nil, form("set-key", "x", "key", "acme", "cap", "2"), "Key acme: a cap of 3 → a cap of 2, share 100 → 100."},
+		{nil, form("set-key", "x", "key", "acme/a%2Fb", "cap", "2", "share", "300"), "Key acme/a%2Fb: no cap → a cap of 2, share 100 → 300."},
 		{new(form("pause", "x")), form("unpause", "x"), "Grants paused → open."},
 		{new(form("limit", "x", "limit", "5")), form("limit", "x", "limit", "6"), "Limit 5 → 6."},
 		{nil, form("unset-limit", "x"), "Limit 5, kept → not kept."},

@@ -9,7 +9,7 @@ import (
 	"sema/internal/tree"
 )
 
-// key makes a key of what String prints; one at the end of which is a slash is of a key's own callers.
+// key makes a key of names with slashes between. A slash at the end stands for a key's own callers.
 func key(text string) engine.Key {
 	return engine.Key(strings.ReplaceAll(text, "/", engine.KeySeparator))
 }

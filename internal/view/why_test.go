@@ -49,7 +49,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// nested makes a key of names with slashes between; one that ends with a slash is of a key's own callers.
+// nested makes a key of names with slashes between. A slash at the end stands for a key's own callers.
 func nested(text string) engine.Key {
 	return engine.Key(strings.ReplaceAll(text, "/", engine.KeySeparator))
 }

@@ -17,9 +17,9 @@ import (
 // full is what is said of a key at its cap.
 var full = regexp.MustCompile(`\S+ holds \d+ of its \d+`)
 
-// What is said of a run that would ask holds once it has asked, whatever keys others use: which keys of
-// its path are full, whether it can never be served, and its position. The order among keys that hold as much
-// is not known before.
+// TestWhyForesees compares what is said before a run has asked with what is said afterwards: its position, the
+// full keys of its path, and whether its weight is too large. It leaves out the order among keys that hold as much:
+// a snapshot does not tell it.
 func TestWhyForesees(t *testing.T) {
 	outcomes := map[string]int{}
 	for world := range uint64(400) {
