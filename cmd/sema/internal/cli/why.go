@@ -102,13 +102,16 @@ func (w why) free() bool {
 	if w.st.Paused || w.st.Used+w.weight > w.st.Limit || len(w.before) > 0 {
 		return false
 	}
-	if len(w.st.Keys) == 0 {
+	if w.keyless() {
 		return len(w.st.Waiters) == 0
 	}
 	return !slices.ContainsFunc(w.path(w.asked().Keys), func(k engine.KeyState) bool {
 		return k.Full || k.Before > 0 || k.Cap > 0 && w.weight > k.Cap
 	})
 }
+
+// keyless reports whether nothing tells keys apart.
+func (w why) keyless() bool { return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) }
 
 // path is the key and those above it, from the last name on; of one that nobody uses, what it would be. Callers
 // of a key that has others below it have a queue of their own there.
@@ -146,7 +149,7 @@ func (w why) reason() string {
 // asked is the state as it is once the permit has been asked for.
 func (w why) asked() sema.State {
 	st := w.st
-	if w.permit != "" || len(st.Keys) == 0 {
+	if w.permit != "" || w.keyless() {
 		return st
 	}
 	st.Keys = slices.Clone(st.Keys)
