@@ -44,19 +44,25 @@ const idEnd = 8
 
 // briefID is an id without its middle, if it has more than 17 characters. The ends tell
 // apart: UUIDs in the order of time begin alike, as do the permits of a process.
-func briefID(id string) string {
+func briefID(id string) string { return briefTo(id, idEnd) }
+
+// briefTo is an id, if it has more than 17 characters, with so many at each end.
+func briefTo(id string, end int) string {
 	r := []rune(id)
 	if len(r) <= 2*idEnd+1 {
 		return id
 	}
-	return string(r[:idEnd]) + "…" + string(r[len(r)-idEnd:])
+	return string(r[:end]) + "…" + string(r[len(r)-end:])
 }
 
-// briefKey is a key as view.Title says it, with brief names.
+// briefKey is a key as view.Title says it, with brief names: several are half as long, to fit into a line together.
 func briefKey(key engine.Key) string {
-	names := key.Names()
+	names, end := key.Names(), idEnd
+	if len(names) > 1 {
+		end /= 2
+	}
 	for i, name := range names {
-		names[i] = briefID(name)
+		names[i] = briefTo(name, end)
 	}
 	return view.Title(engine.Key(strings.Join(names, engine.KeySeparator)))
 }
