@@ -127,6 +127,36 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
+// The audit log has the rules that Go clients set. Caps that a request leaves alone are null there.
+func TestRulesByGoClientsAreAudited(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const client = "http.local.a.1"
+		for i, q := range []protocol.Request{
+			{Kind: protocol.SetLimit, Limit: 9, Pin: true},
+			{Kind: protocol.SetLimit, Caps: engine.Caps{3}, Pin: true},
+			{Kind: protocol.SetLimit, Caps: engine.Caps{0, -1, 5}, Pin: true},
+			{Kind: protocol.SetKey, Key: "acme\x01alice", Cap: 2},
+			{Kind: protocol.UnsetKey, Key: "acme"},
+		} {
+			q.ID = engine.ID{Client: client}
+			step := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{q}}})
+			if a := h.do("POST", "/v1/engine/step", string(step), "Content-Type", wire.ContentType); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) {
+			t.Errorf("%+v", st)
+		}
+		for _, want := range []string{
+			`"limit":9,"result":"done"`, `"caps":[3],"result":"done"`, `"caps":[null,0,5],"result":"done"`, `"key":["acme","alice"],"cap":2,"result":"done"`, `"key":"acme","result":"done"`,
+		} {
+			if !strings.Contains(h.audit.String(), want) {
+				t.Errorf("no %s in %s", want, h.audit)
+			}
+		}
+	})
+}
+
 // wrongKeys are no keys: names joined by engine.KeySeparator, one of which is wrong, or all together.
 var wrongKeys = []string{
 	"a\x00b", "a\nb", "\x01", "a\x01", "\x01a", "a\x01\x01b", "a\x01b\x01", "a\x01b\x01c\x01", "a\x01b\x01c\x01d", "a\x01\x02", "a\x01\u2028", "\xff", "a\x01\xff",

@@ -123,7 +123,9 @@ func TestAReplyOfAKeyThatNobodyNamed(t *testing.T) {
 		go func() { defer close(done); _ = h.Serve(l) }()
 		e, err := httpengine.New("http://"+l.Addr().String(), nil)
 		expect.OK(t, err)
-		e.DialBy(func(ctx context.Context, network, addr string) (net.Conn, error) { return pipenet.Dial(ctx, network, addr) })
+		e.DialBy(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return pipenet.Dial(ctx, network, addr)
+		})
 		s, err := e.Open("x", engine.Self(""), func(protocol.Notification) {})
 		expect.OK(t, err)
 		for number, c := range []struct {
