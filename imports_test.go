@@ -50,7 +50,7 @@ var importRules = []struct {
 	{"sema/watch", []string{"sema/engine", "sema/internal/hooks", "sema/internal/protocol", "sema/internal/tree"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/internal/looks", []string{"sema/engine", "sema/internal/hooks", "sema/watch"}, "it is what a watch tells no user"},
 	{"sema/internal/history", []string{"sema/access", "sema/engine", "sema/internal/looks", "sema/watch"}, "it keeps what a watch sees, over any engine"},
-	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/history", "sema/internal/looks", "sema/internal/once", "sema/watch", "sema/internal/view", "sema/internal/protocol"}, "who shows it in a server of his own gets no other dependency"},
+	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/history", "sema/internal/looks", "sema/internal/once", "sema/internal/tree", "sema/watch", "sema/internal/view", "sema/internal/protocol"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
 	{"sema/internal/view", []string{"sema/engine", "sema/internal/tree", "sema/watch"}, "one JSON, and the same words, for all who show a semaphore"},
 	{"sema/internal/jobs", []string{"sema", "sema/each", "sema/internal/class"}, "what limiters of job queues share knows no job queue"},
