@@ -35,15 +35,15 @@ var kinds = map[string]kind{
 	"limit": {
 		button: "Set the limit",
 		title: func(x access.Record) string {
-			if x.PerKey != nil {
-				return fmt.Sprintf("Set the limit to %d, with %s per key?", x.Limit, capOf(*x.PerKey))
+			if x.Caps != nil {
+				return fmt.Sprintf("Set the limit to %d, with %s?", x.Limit, capsOf(x.Caps))
 			}
 			return fmt.Sprintf("Set the limit to %d?", x.Limit)
 		},
 		note: func(x access.Record, st engine.State) string {
 			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
-			if x.PerKey != nil {
-				note += fmt.Sprintf(" Keys without a cap of their own have %s now.", capOf(st.PerKey))
+			if x.Caps != nil {
+				note += fmt.Sprintf(" Keys without a cap of their own have %s now.", capsOf(listOf(st.Caps)))
 			}
 			if x.Limit < st.Used {
 				note += " Nobody loses a permit: nothing is granted until less than the new limit is held."
@@ -57,8 +57,10 @@ var kinds = map[string]kind{
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			rule := sema.Rule{Limit: x.Limit}
-			if x.PerKey != nil {
-				rule.PerKey = cmp.Or(*x.PerKey, sema.MaxLimit)
+			for i, n := range x.Caps {
+				if n != nil {
+					rule.Caps[i] = cmp.Or(*n, sema.MaxLimit)
+				}
 			}
 			return o.Set(ctx, rule)
 		},
@@ -187,22 +189,22 @@ func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
 		if x.Limit, err = wholeOf(v, "limit"); err != nil {
 			return x, d, err
 		}
-		if v.Get("per_key") != "" {
-			n, err := wholeOf(v, "per_key")
-			if err := cmp.Or(err, engine.ValidateRange("", "limit per key", n, 0, sema.MaxLimit)); err != nil {
+		if v.Get("caps") != "" {
+			caps, err := view.ParseCaps(v.Get("caps"))
+			if err != nil {
 				return x, d, err
 			}
-			x.PerKey = &n
+			x.Caps = listOf(caps)
 		}
 		return x, d, engine.ValidateLimit(x.Limit)
 	case "set-key", "unset-key":
-		if x.Key = v.Get("key"); x.Key == "" {
-			return x, d, errors.New("there is no key: want one")
+		var err, wrong, bad error
+		if x.Key, bad = engine.ParseKey(v.Get("key")); bad == nil && x.Key == "" {
+			bad = errors.New("there is no key: want one")
 		}
-		var err, wrong error
 		x.Cap, err = wholeOf(v, "cap")
 		x.Share, wrong = wholeOf(v, "share")
-		return x, d, cmp.Or(engine.ValidateText("key", x.Key, engine.MaxKey), err, wrong)
+		return x, d, cmp.Or(bad, err, wrong)
 	case "revoke", "release":
 		_, err := engine.ParseID(x.Permit)
 		return x, d, err
@@ -223,6 +225,7 @@ type confirmView struct {
 	Heading, Note, Button string
 	Danger                bool
 	Holder                *engine.Holder
+	Caps                  string     // as the form has them; "": they stay as they are
 	Rule                  *sema.Rule // what the key has now, for set-key
 	Back                  string
 }
@@ -262,6 +265,9 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 		err = sema.ErrNotFound
 	}
 	v := confirmView{Change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
+	if x.Caps != nil {
+		v.Caps = r.URL.Query().Get("caps")
+	}
 	if x.What == "set-key" {
 		now := ruleNow(st, x.Key)
 		v.Rule = &now

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"sema/engine"
 	"sema/internal/history"
+	"sema/internal/view"
 )
 
 // brief is a duration in whole units, the two largest.
@@ -42,16 +44,43 @@ const idEnd = 8
 
 // briefID is an id without its middle, if it has more than 17 characters. The ends tell
 // apart: UUIDs in the order of time begin alike, as do the permits of a process.
-func briefID(id string) string {
+func briefID(id string) string { return briefTo(id, idEnd) }
+
+// briefTo is an id, if it has more than 17 characters, with so many at each end.
+func briefTo(id string, end int) string {
 	r := []rune(id)
 	if len(r) <= 2*idEnd+1 {
 		return id
 	}
-	return string(r[:idEnd]) + "…" + string(r[len(r)-idEnd:])
+	return string(r[:end]) + "…" + string(r[len(r)-end:])
 }
 
-// briefIn is a text that has an id in it, with the id brief.
-func briefIn(text, id string) string { return strings.ReplaceAll(text, id, briefID(id)) }
+// briefKey is a key as view.Title says it, with brief names: several are half as long, to fit into a line together.
+func briefKey(key engine.Key) string {
+	names, end := key.Names(), idEnd
+	if len(names) > 1 {
+		end /= 2
+	}
+	for i, name := range names {
+		names[i] = briefTo(name, end)
+	}
+	return view.Title(engine.Key(strings.Join(names, engine.KeySeparator)))
+}
+
+// briefWhy is a text that has a key, or those above it, in it, with brief names.
+func briefWhy(text string, key engine.Key) string {
+	for n := len(key.Names()); n > 0; n-- {
+		part := key.First(n)
+		text = strings.ReplaceAll(text, part.String(), briefKey(part))
+	}
+	return text
+}
+
+// keyOf is a key that the history has as a text.
+func keyOf(text string) engine.Key {
+	key, _ := engine.ParseKey(text) // as Key.String made it
+	return key
+}
 
 // count is a number and what it counts.
 func count(n int, what string) string {

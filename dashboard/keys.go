@@ -6,19 +6,23 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/rights"
+	levels "sema/internal/tree"
 	"sema/internal/view"
+	"sema/watch"
 )
 
 // keyRow is one of the keys that share a semaphore, in one line.
 type keyRow struct {
 	view.Key
-	Name          string
+	ID            string // of the row
+	Level         int    // how far it is to the right
 	Most, Longest string // its cap, and the longest wait of its callers
 	Brief         string // Why, with a brief key
 	Admin         bool
@@ -28,21 +32,21 @@ type keyRow struct {
 // keyRows is how many keys a page has: their rows are short.
 func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 
-// keys is a page of the keys of a semaphore, the one that most wait for first. What was
-// found is since old.
-func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a visitor) (rows []keyRow) {
-	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.pages[keys], h.keyRows()) {
-		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
+// keys is a page of the keys of a semaphore, each followed by those below it, and the one that most wait for
+// first. What was found is since old.
+func (h *Handler) keys(q semaphoreQuery, tree []view.Key, since time.Duration, a visitor) (rows []keyRow) {
+	for _, k := range window(tree, q.pages[keys], h.keyRows()) {
+		row := keyRow{Key: k, ID: k.Key.String(), Level: levels.Level(k.Key), Brief: briefWhy(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
 		}
 		if k.Waiting > 0 {
 			row.Longest = brief(time.Duration(k.Oldest*float64(time.Second)) + since)
 		}
-		if row.Admin && k.Key != "" {
-			row.Set = actAddress("set-key", q.name, "key", k.Key)
+		if row.Admin && k.Key != "" && !levels.Own(k.Key) {
+			row.Set = actAddress("set-key", q.name, "key", row.ID)
 			if k.Ruled {
-				row.Unset = actAddress("unset-key", q.name, "key", k.Key)
+				row.Unset = actAddress("unset-key", q.name, "key", row.ID)
 			}
 		}
 		rows = append(rows, row)
@@ -63,17 +67,20 @@ func wholeOf(v url.Values, field string) (int, error) {
 }
 
 // keyNow is what a semaphore has of a key.
-func keyNow(st engine.State, key string) engine.KeyState {
+func keyNow(st engine.State, key engine.Key) engine.KeyState {
 	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
 		return st.Keys[i]
 	}
-	return engine.KeyState{Key: key, Cap: st.PerKey, Share: engine.DefaultShare}
+	return engine.KeyState{Key: key, Cap: capFor(st, key), Share: engine.DefaultShare}
 }
 
+// capFor is the cap of a key without one of its own.
+func capFor(st engine.State, key engine.Key) int { return st.Caps[levels.Level(key)-1] }
+
 // ruleNow returns the part of a key's rule that differs from the rule of all keys.
-func ruleNow(st engine.State, key string) (rule sema.Rule) {
+func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
 	k := keyNow(st, key)
-	if k.Ruled && k.Cap != st.PerKey {
+	if k.Ruled && k.Cap != capFor(st, key) {
 		rule.Limit = k.Cap
 	}
 	if k.Share != engine.DefaultShare {
@@ -92,7 +99,7 @@ var (
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
-			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key)
+			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key.Names()...)
 		},
 		undo: undoKey,
 		done: "The cap and the share of the key are set.",
@@ -101,9 +108,11 @@ var (
 		button: "Unset cap and share",
 		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
 		note: func(x access.Record, st engine.State) string {
-			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), engine.DefaultShare)
+			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(capFor(st, x.Key)), engine.DefaultShare)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Unset(ctx, x.Key) },
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
+			return o.Unset(ctx, x.Key.Names()...)
+		},
 		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
@@ -120,4 +129,45 @@ func capOf(n int) string {
 		return "no cap"
 	}
 	return fmt.Sprintf("a cap of %d", n)
+}
+
+// listOf is caps as a change has them: each is set.
+func listOf(caps engine.Caps) (list []*int) {
+	for _, n := range caps {
+		list = append(list, &n)
+	}
+	return list
+}
+
+// capsOf is the caps of a change in words.
+func capsOf(list []*int) string {
+	var words []string
+	for _, n := range list {
+		switch {
+		case n == nil:
+			words = append(words, "as before")
+		case *n == 0:
+			words = append(words, "-")
+		default:
+			words = append(words, strconv.Itoa(*n))
+		}
+	}
+	for len(words) > 0 && words[len(words)-1] == "-" {
+		words = words[:len(words)-1]
+	}
+	if len(words) == 0 {
+		return "no caps"
+	}
+	return "caps " + strings.Join(words, ",")
+}
+
+// keysFact says how many keys there are, level by level.
+func keysFact(s watch.Summary) string {
+	var words []string
+	for level, n := range s.Keys {
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%s%d: %d in turn, %d at their caps", [...]string{"", "below them ", "below those "}[level], n, s.InTurn[level], s.Full[level]))
+		}
+	}
+	return strings.Join(words, "; ")
 }

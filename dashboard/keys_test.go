@@ -1,8 +1,11 @@
 package dashboard_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,9 +26,9 @@ import (
 )
 
 // hold takes a permit of a key until the test ends.
-func hold(t *testing.T, s *sema.Semaphore, key string) {
+func hold(t *testing.T, s *sema.Semaphore, path ...string) {
 	t.Helper()
-	p, err := s.Acquire(t.Context(), sema.For(key))
+	p, err := s.Acquire(t.Context(), sema.For(path...))
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = p.Release() })
 }
@@ -95,6 +98,31 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	same(t, "places without keys", cells(page, "waiters", "Place"), "1")
 }
 
+// Keys of several names are rows of a tree, with links about the whole key; a key's own callers have none.
+func TestAPageShowsKeysBelowKeys(t *testing.T) {
+	const org, user = "01890a5d-ac96-774b-bcce-b302099a8057", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+	of := func(names ...string) string { return strings.Join(names, engine.KeySeparator) }
+	s := open(t, dashboard.Options{Allow: admin})
+	s.asked("x", 9, 3, of("acme", "alice"), of("acme", "a/b"), of("acme"), of("acme", "alice"), of("acme", "alice"), "", of(org, user))
+	o, err := sema.Operate(s.engine, "x")
+	expect.OK(t, err)
+	expect.OK(t, o.Set(t.Context(), sema.Rule{Share: 300}, "acme", "alice"))
+	expect.OK(t, o.Close())
+	page := s.get(200, "/semaphore?name=x")
+	var rows []string
+	for _, row := range regexp.MustCompile(`data-key="=([^"]*)">\n<th role="rowheader" scope="row"( class="level\d")?><bdi class="whole key" title="([^"]*)">([^<]*)<`).FindAllStringSubmatch(page, -1) {
+		rows = append(rows, strings.Join(row[1:], "|"))
+	}
+	same(t, "rows", rows, "acme||acme|acme", `acme/alice| class="level2"|acme/alice|acme/alice`, `acme/| class="level2"|acme itself|acme itself`, `acme/a%2Fb| class="level2"|acme/a%2Fb|acme/a%2Fb`,
+		org+"||"+org+"|01890a5d…099a8057", org+"/"+user+`| class="level2"|`+org+"/"+user+"|0189…8057/7c9e…0ae7")
+	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 3 of its 3", "acme holds 3 of its 3", "–", "–", "–", "–", "–")
+	same(t, "held", cells(page, "keys", "Held"), "3", "1", "1", "1", "1", "1", "1")
+	has(t, page, "3: 0 in turn, 1 at their caps; below them 4: 1 in turn, 0 at their caps", "do=set-key&amp;key=acme%2Falice&amp;", "do=unset-key&amp;key=acme%2Falice&amp;", "do=set-key&amp;key=acme%2Fa%252Fb&amp;")
+	hasNot(t, page, "key=acme%2F&amp;", "key=&amp;")
+	same(t, "holders", cells(page, "holders", "Key")[:3], "acme/alice", "acme/a%2Fb", "acme")
+	has(t, s.get(200, "/?q=acme/alice"), "for <bdi>acme/alice</bdi>")
+}
+
 func TestKeysArePaged(t *testing.T) {
 	s := open(t, dashboard.Options{Rows: 2})
 	s.asked("x", 1, 0, "a", "b", "c", "c", "d", "d", "d", "e", "e", "e", "e", "f", "f", "f", "f", "f")
@@ -108,27 +136,35 @@ func TestKeysArePaged(t *testing.T) {
 }
 
 func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { operateKeys(t, memengine.New()) }) })
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { operateKeys(t, memengine.New(), `acme "& sons"`) })
+	})
+	t.Run("below another", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { operateKeys(t, memengine.New(), `acme "& sons"`, "50% of a/b") })
+	})
 	t.Run("redis", func(t *testing.T) {
 		e, err := redisengine.New(redistest.Start(t).Client(), nil)
 		expect.OK(t, err)
-		operateKeys(t, e)
+		operateKeys(t, e, `acme "& sons"`)
 	})
 }
 
-func operateKeys(t *testing.T, e protocol.Engine) {
+// operateKeys does to a key of one or two names what operators do. Keys have a cap of 2 at each level.
+func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	var audit []access.Record
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
-	key := `acme "& sons"`
-	sem := s.semaphore("x", 9, &sema.Options{Caps: sema.Caps{2}})
-	hold(t, sem, key)
+	made, err := engine.NewKey(path...)
+	expect.OK(t, err)
+	key := made.String()
+	sem := s.semaphore("x", 9, &sema.Options{Caps: sema.Caps{2, 2}})
+	hold(t, sem, path...)
 	act := func(wants string, f url.Values) access.Record {
 		t.Helper()
 		has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, "Cancel", wants)
 		to := s.post(303, "/act", f).Header().Get("Location")
 		has(t, s.get(200, "/"+to), `role="status"`)
 		last := audit[len(audit)-1]
-		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Result != "done" || last.Key != f.Get("key") {
+		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Result != "done" || last.Key.String() != f.Get("key") {
 			t.Errorf("audit: %+v", last)
 		}
 		return last
@@ -138,14 +174,14 @@ func operateKeys(t *testing.T, e protocol.Engine) {
 		st, err := sem.State(t.Context())
 		expect.OK(t, err)
 		for _, k := range st.Keys {
-			if k.Key == key {
+			if k.Key.String() == key {
 				return k
 			}
 		}
 		t.Fatalf("no key: %+v", st.Keys)
 		return engine.KeyState{}
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", `name="per_key"`, `value="2"`)
+	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", `name="caps"`, `value="2,2"`)
 	hasNot(t, s.get(200, "/semaphore?name=x"), "do=unset-key")
 
 	a := act("It holds 1 now, with a cap of 2 and a share of 100.", form("set-key", "x", "key", key, "cap", "5", "share", "300"))
@@ -155,7 +191,7 @@ func operateKeys(t *testing.T, e protocol.Engine) {
 	if k := of(); k.Cap != 5 || k.Share != 300 || !k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key acme &#34;&amp; sons&#34; to a cap of 5 and a share of 300")
+	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key "+html.EscapeString(key)+" to a cap of 5 and a share of 300")
 	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as it is" value="5"`, `value="300"`)
 
 	a = act("with a cap of 5 and a share of 300. A field", form("set-key", "x", "key", key, "cap", "", "share", "50"))
@@ -166,26 +202,32 @@ func operateKeys(t *testing.T, e protocol.Engine) {
 	if k := of(); k.Cap != 2 || k.Share != 100 || k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "unsets cap and share of key acme")
+	has(t, s.get(200, "/semaphore?name=x"), "unsets cap and share of key "+html.EscapeString(key))
 
-	a = act("Set the limit to 7, with a cap of 3 per key?", form("limit", "x", "limit", "7", "per_key", "3"))
-	if k := of(); a.PerKey == nil || *a.PerKey != 3 || a.Limit != 7 || k.Cap != 3 {
+	caps := func(a access.Record) string {
+		text, err := json.Marshal(a.Caps)
+		expect.OK(t, err)
+		return string(text)
+	}
+	a = act("Set the limit to 7, with caps 3,3?", form("limit", "x", "limit", "7", "caps", "3, 3"))
+	if k := of(); caps(a) != "[3,3,0]" || a.Limit != 7 || k.Cap != 3 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
-	a = act("Keys without a cap of their own have a cap of 3 now.", form("limit", "x", "limit", "7", "per_key", "0"))
-	if k := of(); a.PerKey == nil || *a.PerKey != 0 || k.Cap != 0 {
+	a = act("Keys without a cap of their own have caps 3,3 now.", form("limit", "x", "limit", "7", "caps", "-"))
+	if k := of(); caps(a) != "[0,0,0]" || k.Cap != 0 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
-	if a = act("It is 7 now", form("limit", "x", "limit", "8", "per_key", "")); a.PerKey != nil {
+	if a = act("It is 7 now", form("limit", "x", "limit", "8", "caps", "")); a.Caps != nil {
 		t.Errorf("audit: %+v", a)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, with a cap of 3 per key", "sets the limit to 7, with no cap per key", "sets the limit to 8<")
+	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, with caps 3,3<", "sets the limit to 7, with no caps<", "sets the limit to 8<")
 
 	noted := len(audit)
 	for _, f := range []url.Values{
 		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", engine.MaxKey+1)),
 		form("set-key", "x", "key", "a", "cap", "many"), form("set-key", "x", "key", "a", "share", "1.5"),
-		form("limit", "x", "limit", "3", "per_key", "-1"), form("limit", "x", "limit", "3", "per_key", "x"),
+		form("limit", "x", "limit", "3", "caps", "-1"), form("limit", "x", "limit", "3", "caps", "x"), form("limit", "x", "limit", "3", "caps", "1,2,3,4"),
+		form("set-key", "x", "key", "a/b/c/d", "cap", "1"), form("set-key", "x", "key", "a//b", "cap", "1"), form("unset-key", "x", "key", "50%"),
 	} {
 		s.get(400, "/act?"+f.Encode())
 		s.post(400, "/act", f)
@@ -203,12 +245,12 @@ func TestHTMLInKeysIsText(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	evil := `"><script>alert(1)</script>' onmouseover="alert(1)" {{.}}`
 	s.asked("x", 1, 1, evil, evil)
-	q := url.QueryEscape(evil)
+	q := url.QueryEscape(engine.Key(evil).String())
 	for _, page := range []string{s.get(200, "/semaphore?name=x"), s.get(200, "/?q="+q), s.get(200, "/act?do=set-key&name=x&key="+q), s.get(200, "/act?do=unset-key&name=x&key="+q)} {
 		hasNot(t, page, "<script>", `onmouseover="alert`)
-		has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;")
+		has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;%2Fscript&gt;")
 	}
-	s.post(303, "/act", form("set-key", "x", "key", evil, "cap", "2")) // and such a key works
+	s.post(303, "/act", form("set-key", "x", "key", engine.Key(evil).String(), "cap", "2")) // and such a key works
 	has(t, s.get(200, "/semaphore?name=x"), ">of its own<", "sets key &#34;&gt;")
 }
 

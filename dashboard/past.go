@@ -311,16 +311,16 @@ func changeText(c access.Record) string {
 	text := ""
 	switch c.What {
 	case "limit":
-		if c.Limit == 0 && c.PerKey != nil { // the limit stays as it is
-			text = "sets " + capOf(*c.PerKey) + " per key"
+		if c.Limit == 0 && c.Caps != nil { // the limit stays as it is
+			text = "sets " + capsOf(c.Caps)
 			break
 		}
 		text = fmt.Sprintf("the limit is %d", c.Limit)
 		if c.Who != "" {
 			text = fmt.Sprintf("sets the limit to %d", c.Limit)
 		}
-		if c.PerKey != nil {
-			text += ", with " + capOf(*c.PerKey) + " per key"
+		if c.Caps != nil {
+			text += ", with " + capsOf(c.Caps)
 		}
 	case "set-key":
 		var to []string
@@ -332,7 +332,7 @@ func changeText(c access.Record) string {
 		}
 		text = fmt.Sprintf("sets key %s to %s", c.Key, strings.Join(to, " and "))
 	case "unset-key":
-		text = "unsets cap and share of key " + c.Key
+		text = "unsets cap and share of key " + c.Key.String()
 	case "paused", "unpaused":
 		text = "grants are " + c.What
 	case "removed":

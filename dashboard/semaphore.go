@@ -69,6 +69,8 @@ type semaphoreView struct {
 	Summary      watch.Summary
 	Bar, Spark   template.HTML
 	Wait         string
+	Caps         string // as the form has them
+	KeysFact     string
 	Keys         []keyRow
 	KeysPager    pager
 	Holders      []holderRow
@@ -120,8 +122,10 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	rows := h.options.Rows
 	v.HoldersPager = q.pager(holders, rows, len(st.Holders))
 	v.WaitersPager = q.pager(waiters, rows, len(st.Waiters))
-	v.KeysPager = q.pager(keys, h.keyRows(), len(st.Keys))
-	v.Keys = h.keys(q, st, since, a)
+	tree := view.Tree(view.KeysOf(st), st.Caps)
+	v.Caps, v.KeysFact = view.CapsText(st.Caps), keysFact(v.Summary)
+	v.KeysPager = q.pager(keys, h.keyRows(), len(tree))
+	v.Keys = h.keys(q, tree, since, a)
 	for i, holder := range window(view.ByToken(st.Holders), q.pages[holders], rows) {
 		row := holderRow{Holder: holder, Number: (q.pages[holders]-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
 		if holder.Token != 0 {
@@ -136,7 +140,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		before := view.Before(st, (q.pages[waiters]-1)*rows+i)
 		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
 		row.Why = view.Why(st, waiter.Key, waiter.Weight, before)
-		row.Brief = briefIn(row.Why, waiter.Key)
+		row.Brief = briefWhy(row.Why, waiter.Key)
 		v.Waiters = append(v.Waiters, row)
 	}
 	if rights.May(a.Who, rights.Admin) && !v.Gone {
@@ -184,7 +188,7 @@ func (v semaphoreView) pieces() pieces {
 	}
 	p.part("keys-pager", "pager", v.KeysPager)
 	for _, row := range v.Keys {
-		p.row("keys", "="+row.Name, "key-row", row) // a key may be empty
+		p.row("keys", "="+row.ID, "key-row", row) // a key may be empty
 	}
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)

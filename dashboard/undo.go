@@ -12,6 +12,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/rights"
+	"sema/internal/view"
 )
 
 // undoCookie names the cookie that keeps the last change of a browser, and the form that
@@ -59,9 +60,9 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 func undoLimit(x access.Record, before engine.State) (says string, back url.Values) {
 	says = fmt.Sprintf("Limit %d → %d", before.Limit, x.Limit)
 	back = url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
-	if x.PerKey != nil && *x.PerKey != before.PerKey {
-		says += fmt.Sprintf(", %s per key → %s", capOf(before.PerKey), capOf(*x.PerKey))
-		back.Set("per_key", strconv.Itoa(before.PerKey))
+	if was, is := capsOf(listOf(before.Caps)), capsOf(x.Caps); x.Caps != nil && was != is {
+		says += fmt.Sprintf(", %s → %s", was, is)
+		back.Set("caps", view.CapsText(before.Caps))
 	}
 	if !before.Pinned {
 		back.Set("unset", "1")
@@ -89,7 +90,7 @@ func undoPause(x access.Record, before engine.State) (says string, back url.Valu
 func undoKey(x access.Record, before engine.State) (says string, back url.Values) {
 	was, now := keyNow(before, x.Key), keyNow(before, x.Key)
 	if x.What == "unset-key" {
-		now.Cap, now.Share = before.PerKey, engine.DefaultShare
+		now.Cap, now.Share = capFor(before, x.Key), engine.DefaultShare
 	} else {
 		now.Cap, now.Share = cmp.Or(x.Cap, was.Cap), cmp.Or(x.Share, was.Share)
 	}
@@ -98,9 +99,9 @@ func undoKey(x access.Record, before engine.State) (says string, back url.Values
 	case x.What == "unset-key" && !was.Ruled: // nothing has changed
 		return "", nil
 	case !was.Ruled:
-		return says, url.Values{"do": {"unset-key"}, "key": {x.Key}}
+		return says, url.Values{"do": {"unset-key"}, "key": {x.Key.String()}}
 	}
-	back = url.Values{"do": {"set-key"}, "key": {x.Key}, "share": {strconv.Itoa(was.Share)}}
+	back = url.Values{"do": {"set-key"}, "key": {x.Key.String()}, "share": {strconv.Itoa(was.Share)}}
 	if was.Cap != now.Cap {
 		back.Set("cap", strconv.Itoa(cmp.Or(was.Cap, engine.MaxLimit)))
 	}

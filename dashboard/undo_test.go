@@ -71,10 +71,12 @@ func TestChangesAreUndone(t *testing.T) {
 		says   string
 	}{
 		{nil, form("limit", "x", "limit", "4"), "Limit 12 → 4."},
-		{nil, form("limit", "x", "limit", "4", "per_key", "3"), "Limit 12 → 4."},
-		{nil, form("limit", "x", "limit", "4", "per_key", "0"), "Limit 12 → 4, a cap of 3 per key → no cap."},
+		{nil, form("limit", "x", "limit", "4", "caps", "3"), "Limit 12 → 4."},
+		{nil, form("limit", "x", "limit", "4", "caps", "-"), "Limit 12 → 4, caps 3 → no caps."},
+		{nil, form("limit", "x", "limit", "12", "caps", "20,4"), "Limit 12 → 12, caps 3 → caps 20,4."},
 		{nil, form("pause", "x"), "Grants open → paused."},
 		{nil, form("set-key", "x", "key", "acme", "cap", "2"), "Key acme: a cap of 3 → a cap of 2, share 100 → 100."},
+		{nil, form("set-key", "x", "key", "acme/a%2Fb", "cap", "2", "share", "300"), "Key acme/a%2Fb: no cap → a cap of 2, share 100 → 300."},
 		{new(form("pause", "x")), form("unpause", "x"), "Grants paused → open."},
 		{new(form("limit", "x", "limit", "5")), form("limit", "x", "limit", "6"), "Limit 5 → 6."},
 		{nil, form("unset-limit", "x"), "Limit 5, kept → not kept."},
@@ -93,7 +95,7 @@ func TestChangesAreUndone(t *testing.T) {
 		s.post(403, "/act", undo, "Sec-Fetch-Site", "cross-site")
 		s.post(303, "/act", undo)
 		is := state()
-		if is.Limit != was.Limit || is.Pinned != was.Pinned || is.Paused != was.Paused || is.PerKey != was.PerKey || acme(is) != acme(was) {
+		if is.Limit != was.Limit || is.Pinned != was.Pinned || is.Paused != was.Paused || is.Caps != was.Caps || acme(is) != acme(was) {
 			t.Errorf("%v: %+v, undone: %+v", c.f, was, is)
 		}
 	}

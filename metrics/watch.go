@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type WatchOptions struct {
 // Watch has the figures of all semaphores of an engine, as a Watcher sees them. It is safe
 // for concurrent use. As a [Source] it has sema.limit, sema.leases.active, sema.queue.size,
 // sema.queue.oldest, sema.leases.reclaimed and sema.engine.up. For a semaphore with keys it
-// also has sema.keys.in_turn and sema.keys.full. No key is ever a label. The first scrape
+// also has sema.keys.in_turn and sema.keys.full, by level. No key is ever a label. The first scrape
 // may find sema.engine.up alone, when the Watcher needs longer than five seconds for its
 // first look at everything. While the engine does not answer, the gauges but for
 // sema.engine.up are left out: nobody knows them.
@@ -136,9 +137,10 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 		add(figures.LeasesActive, float64(s.Used))
 		add(figures.QueueSize, float64(s.Waiting))
 		add(figures.QueueOldest, s.Oldest.Seconds())
-		if s.Keys > 0 {
-			add(figures.KeysInTurn, float64(s.InTurn))
-			add(figures.KeysFull, float64(s.Full))
+		for level := range levels(s.Keys) {
+			labels := append(slices.Clone(name), figures.Label{Name: figures.LabelLevel, Value: strconv.Itoa(level + 1)})
+			all[figures.KeysInTurn] = append(all[figures.KeysInTurn], figures.Series{Labels: labels, Value: float64(s.InTurn[level])})
+			all[figures.KeysFull] = append(all[figures.KeysFull], figures.Series{Labels: labels, Value: float64(s.Full[level])})
 		}
 	}
 	var families []figures.Family
@@ -150,14 +152,26 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 	return families
 }
 
+// levels is how many levels of keys there are: the first has series as soon as one has, because the alert
+// about idle room goes by it.
+func levels(keys watch.Levels) int {
+	n := len(keys)
+	for n > 0 && keys[n-1] == 0 {
+		n--
+	}
+	return n
+}
+
 // sum is one summary of two.
 func sum(a, b watch.Summary) watch.Summary {
 	a.Limit += b.Limit
 	a.Used += b.Used
 	a.Waiting += b.Waiting
-	a.Keys += b.Keys
-	a.InTurn += b.InTurn
-	a.Full += b.Full
+	for i := range a.Keys {
+		a.Keys[i] += b.Keys[i]
+		a.InTurn[i] += b.InTurn[i]
+		a.Full[i] += b.Full[i]
+	}
 	a.Oldest = max(a.Oldest, b.Oldest)
 	if a.Auto == nil {
 		a.Auto = b.Auto

@@ -138,14 +138,60 @@ func TestWatchNamesNoKey(t *testing.T) {
 		time.Sleep(time.Minute) // virtual
 		got := text(t, x)
 		wants(t, got, map[string]string{
-			`sema_keys_in_turn{sema_name="llm"}`:  "1",
-			`sema_keys_full{sema_name="llm"}`:     "5",
-			`sema_queue_size{sema_name="llm"}`:    "6",
-			`sema_leases_active{sema_name="llm"}`: "10",
+			`sema_keys_in_turn{sema_name="llm",level="1"}`: "1",
+			`sema_keys_full{sema_name="llm",level="1"}`:    "5",
+			`sema_queue_size{sema_name="llm"}`:             "6",
+			`sema_leases_active{sema_name="llm"}`:          "10",
 		})
-		for _, none := range []string{"tenant", `sema_keys_in_turn{sema_name="plain"}`, `sema_keys_full{sema_name="plain"}`} {
+		for _, none := range []string{"tenant", `sema_keys_in_turn{sema_name="plain"`, `sema_keys_full{sema_name="plain"`, `level="2"`} {
 			if all := got + text(t, recorder); strings.Contains(all, none) {
 				t.Errorf("%q in\n%s", none, all)
+			}
+		}
+	})
+}
+
+// Keys of several names are counted level by level: at most six series a semaphore, whatever they are called.
+func TestWatchCountsKeysByLevel(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		s := semaphore(t, e, "llm", 9, sema.Options{Caps: sema.Caps{3, 2}})
+		defer func() { _ = s.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		use := func(n int, path ...string) {
+			for range n {
+				all.Go(func() {
+					p, err := s.Acquire(ctx, sema.For(path...))
+					if err == nil {
+						<-ctx.Done()
+						_ = p.Release()
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		use(3, "acme", "alice", "gpt") // the third waits at the cap of alice
+		use(1, "acme", "alice")
+		use(2, "acme", "bob") // the second waits at the cap of acme
+		use(1, "beta", "bob")
+		time.Sleep(time.Minute) // virtual
+		got := text(t, x)
+		wants(t, got, map[string]string{
+			`sema_keys_in_turn{sema_name="llm",level="1"}`: "0",
+			`sema_keys_full{sema_name="llm",level="1"}`:    "1", // acme
+			`sema_keys_in_turn{sema_name="llm",level="2"}`: "1", // bob of acme
+			`sema_keys_full{sema_name="llm",level="2"}`:    "1", // alice
+			`sema_keys_in_turn{sema_name="llm",level="3"}`: "2", // gpt of alice, and alice's own caller
+			`sema_keys_full{sema_name="llm",level="3"}`:    "0",
+		})
+		if n := strings.Count(got, "sema_keys_in_turn{") + strings.Count(got, "sema_keys_full{"); n != 6 {
+			t.Errorf("%d series of keys in\n%s", n, got)
+		}
+		for _, name := range []string{"acme", "alice", "gpt", "bob"} {
+			if strings.Contains(got, name) {
+				t.Errorf("%q in\n%s", name, got)
 			}
 		}
 	})

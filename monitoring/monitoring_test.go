@@ -84,8 +84,10 @@ var stories = []struct {
   sema_limit{sema_name="llm"} 5x60
   sema_leases_active{sema_name="llm"} 2x60
   sema_queue_size{sema_name="llm"} 0 3x40 0 3x20
-  sema_keys_in_turn{sema_name="llm"} 0x60
-  sema_keys_full{sema_name="llm"} 1x60`,
+  sema_keys_in_turn{sema_name="llm",level="1"} 0x60
+  sema_keys_full{sema_name="llm",level="1"} 1x60
+  sema_keys_in_turn{sema_name="llm",level="2"} 2x60
+  sema_keys_full{sema_name="llm",level="2"} 1x60`,
 		at: 55 * time.Minute, raises: map[string]string{},
 	},
 	{
@@ -94,8 +96,9 @@ var stories = []struct {
   sema_limit{sema_name="llm"} 5x60
   sema_leases_active{sema_name="llm"} 2x60
   sema_queue_size{sema_name="llm"} 0 3x60
-  sema_keys_in_turn{sema_name="llm"} 1x60
-  sema_keys_full{sema_name="llm"} 1x60`,
+  sema_keys_in_turn{sema_name="llm",level="1"} 1x60
+  sema_keys_full{sema_name="llm",level="1"} 1x60
+  sema_keys_in_turn{sema_name="llm",level="2"} 0x60`,
 		at: 20 * time.Minute, raises: map[string]string{"SemaIdleRoom": "llm"},
 	},
 	{
@@ -207,7 +210,7 @@ func known(t *testing.T, where, text string) {
 				t.Errorf("%s: sema has no metric %q", where, s.Name)
 			}
 			for _, m := range s.LabelMatchers {
-				if !slices.Contains([]string{model.MetricNameLabel, "sema_name", "result", "reason"}, m.Name) {
+				if !slices.Contains([]string{model.MetricNameLabel, "sema_name", "result", "reason", "level"}, m.Name) {
 					t.Errorf("%s: sema has no label %q", where, m.Name)
 				}
 			}

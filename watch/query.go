@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/tree"
 )
 
 // oldRound is how old the last round may be for the order of a page.
@@ -23,26 +24,41 @@ type Summary struct {
 	Holders int           // permits
 	Waiting int           // callers: tickets, and those behind them in their processes
 	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
-	Keys    int           // keys that hold, wait, or have a rule; 0: the semaphore has no keys
-	InTurn  int           // waiting keys below their caps: they wait for other keys, or for free weight
-	Full    int           // waiting keys at their caps: they wait for their own permits
+	Keys    Levels        // keys that hold, wait, or have a rule; none: the semaphore has no keys
+	InTurn  Levels        // waiting keys below their caps: they wait for the keys beside them, or for free weight
+	Full    Levels        // waiting keys at their caps: they wait for their own permits
 	Auto    *engine.Auto  // the last report of the controller that sets the limit; nil: there is none
 	Looked  time.Time     // the time of the look
 	Err     error         // the error of the last look; the other fields are from the last successful one, if Looked is not zero
+}
+
+// Levels count keys by how many names they have: first those of one name. The callers without a
+// key count as one of one name, and the callers of a key beside those below it as one below it.
+type Levels [engine.MaxDepth]int
+
+// All is the sum.
+func (l Levels) All() (n int) {
+	for _, one := range l {
+		n += one
+	}
+	return n
 }
 
 // Summarize summarizes a snapshot that was taken at looked.
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Keys: len(st.Keys), Auto: st.Auto,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto,
 	}
-	for i := range st.Keys {
-		switch k := &st.Keys[i]; {
+	turn := tree.InTurn(st.Keys)
+	for i, k := range st.Keys {
+		level := tree.Level(k.Key) - 1
+		s.Keys[level]++
+		switch {
+		case turn[i]:
+			s.InTurn[level]++
 		case k.Full:
-			s.Full++
-		case k.Waiting > 0:
-			s.InTurn++
+			s.Full[level]++
 		}
 	}
 	for i := range st.Waiters {

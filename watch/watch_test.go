@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,14 +218,14 @@ func TestKeysAreTold(t *testing.T) {
 		done := make(chan *sema.Permit, 3)
 		wait := func(key string, n int) {
 			go func() { done <- ignore(s.Acquire(context.Background(), sema.For(key), sema.Weight(n))) }()
-			if got := h.want("queued"); got.Key != key {
+			if got := h.want("queued"); got.Key != engine.Key(key) {
 				t.Errorf("%+v", got)
 			}
 		}
 		wait("acme", 1)
 		wait("beta", 2)
 		list, _, err := w.Summaries(t.Context(), watch.Query{N: 1, Now: true})
-		if err != nil || len(list) != 1 || list[0].Keys != 2 || list[0].InTurn != 1 || list[0].Full != 1 || list[0].Waiting != 2 {
+		if err != nil || len(list) != 1 || list[0].Keys != (watch.Levels{2}) || list[0].InTurn != (watch.Levels{1}) || list[0].Full != (watch.Levels{1}) || list[0].Waiting != 2 {
 			t.Errorf("%+v, %v", list, err)
 		}
 		expect.OK(t, p.Release())
@@ -238,6 +239,23 @@ func TestKeysAreTold(t *testing.T) {
 			expect.OK(t, (<-done).Release())
 		}
 	})
+}
+
+// Levels are counted apart, and a key is not in turn if all that wait below it are at their caps.
+func TestLevelsOfKeysAreCounted(t *testing.T) {
+	type k = engine.KeyState
+	at := func(names ...string) engine.Key { return engine.Key(strings.Join(names, engine.KeySeparator)) }
+	s := watch.Summarize("x", time.Time{}, engine.State{Keys: []engine.KeyState{
+		k{Key: "", Waiting: 1}, k{Key: "acme", Waiting: 3}, k{Key: at("acme", ""), Waiting: 1}, k{Key: at("acme", "alice"), Waiting: 1, Full: true},
+		k{Key: "beta", Waiting: 1}, k{Key: at("beta", "bob"), Waiting: 1}, k{Key: at("beta", "bob", "gpt"), Waiting: 1, Full: true}, k{Key: "gamma", Held: 1},
+		k{Key: "delta", Waiting: 1, Full: true}, k{Key: at("delta", "dora"), Waiting: 1},
+	}})
+	if s.Keys != (watch.Levels{5, 4, 1}) || s.InTurn != (watch.Levels{2, 2, 0}) || s.Full != (watch.Levels{1, 1, 1}) {
+		t.Errorf("keys %v, in turn %v, full %v", s.Keys, s.InTurn, s.Full)
+	}
+	if s.Keys.All() != 10 {
+		t.Errorf("%d keys", s.Keys.All())
+	}
 }
 
 func ignore[T any](v T, err error) T {

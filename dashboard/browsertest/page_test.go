@@ -174,14 +174,21 @@ func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
 	b.click("button", "Set cap and share")
 	b.until(`document.querySelector("[data-list=keys]").innerText.includes("newcomer")`)
 	b.until(live)
-	b.run(chromedp.SetValue(chromedp.CSS("#per_key"), "4"))
+	b.run(chromedp.SetValue(chromedp.CSS("#key"), "newcomer/a%2Fb"))
+	b.click("button", "Set cap and share…")
+	b.until(`document.querySelector("#cap")`)
+	b.run(chromedp.SetValue(chromedp.CSS("#cap"), "2"))
+	b.click("button", "Set cap and share")
+	b.until(`document.querySelector("[data-list=keys] .level2").innerText.startsWith("newcomer/a%2Fb")`)
+	b.until(live)
+	b.run(chromedp.SetValue(chromedp.CSS("#caps"), "4,2"))
 	b.click("button", "Set the limit…")
-	b.until(`document.querySelector("h1").innerText === "Set the limit to 9, with a cap of 4 per key?"`)
+	b.until(`document.querySelector("h1").innerText === "Set the limit to 9, with caps 4,2?"`)
 	b.click("button", "Set the limit")
-	b.until(`document.querySelector("[data-part=facts]").innerText.includes("Per key\n4")`)
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("Caps of keys\n4,2")`)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, want := range []string{"set-key acme <b> 3 0", "unset-key acme <b> 0 0", "set-key newcomer 0 300", "limit  0 0"} {
+	for i, want := range []string{"set-key acme <b> 3 0", "unset-key acme <b> 0 0", "set-key newcomer 0 300", "set-key newcomer/a%2Fb 2 0", "limit  0 0"} {
 		if i >= len(s.audit) || fmt.Sprintf("%s %s %d %d", s.audit[i].What, s.audit[i].Key, s.audit[i].Cap, s.audit[i].Share) != want {
 			t.Errorf("%d: %+v, want %q", i, s.audit, want)
 		}

@@ -16,8 +16,8 @@ const (
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
 	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly, in the last window of the limit's controller; the engine's
-	KeysInTurn      = "sema.keys.in_turn"     // gauge: how many keys wait and are below their caps; the engine's
-	KeysFull        = "sema.keys.full"        // gauge: how many keys wait and are at their caps; the engine's
+	KeysInTurn      = "sema.keys.in_turn"     // gauge by level: how many keys wait and are below their caps; the engine's
+	KeysFull        = "sema.keys.full"        // gauge by level: how many keys wait and are at their caps; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
 	EngineUp        = "sema.engine.up"        // gauge: 1 if the engine answers, else 0; without labels
 	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
@@ -31,6 +31,7 @@ const (
 	LabelName   = "sema.name"
 	LabelResult = "result"
 	LabelReason = "reason"
+	LabelLevel  = "level" // of keys: how many names they have, 1 … 3
 )
 
 // Kind is what a figure means.
@@ -125,8 +126,8 @@ var about = []Family{
 	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
 	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
 	{Name: LimitBad, Unit: "1", Help: "Part of the time held that went badly in the last window of the controller that finds the limit, 0 to 1."},
-	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight."},
-	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves: they are at their caps."},
+	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight, by how many names they have."},
+	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves, at their caps, by how many names they have."},
 	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},
 	{Name: EngineUp, Unit: "1", Help: "1 if the engine answers, else 0."},
 	{Name: Acquires, Unit: "{acquire}", Kind: Counter, Help: "Acquisitions of this process by their result."},

@@ -73,7 +73,7 @@ type Visit struct {
 	ID      string        `json:"id"`
 	Client  engine.Client `json:"client"`
 	Weight  int           `json:"weight"`
-	Key     string        `json:"key,omitempty"` // the key of a semaphore with keys
+	Key     string        `json:"key,omitempty"` // the key of a semaphore with keys, as its String prints it
 	Token   int64         `json:"token,omitempty"`
 	Came    time.Time     `json:"came,omitzero"`    // the beginning of the wait; zero: no look saw it wait
 	Granted time.Time     `json:"granted,omitzero"` // zero: not granted

@@ -171,7 +171,7 @@ func TestWhoseItWas(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			p, err := s.Acquire(context.Background(), sema.For("beta"))
+			p, err := s.Acquire(context.Background(), sema.For("beta", "a/b"))
 			expect.OK(t, err)
 			expect.OK(t, p.Release())
 		}()
@@ -183,7 +183,7 @@ func TestWhoseItWas(t *testing.T) {
 		time.Sleep(time.Minute)
 		visits, err := h.Visits("x", begin, time.Now())
 		expect.OK(t, err)
-		if len(visits) != 2 || visits[0].Key != "acme" || visits[1].Key != "beta" || visits[1].Gone.IsZero() {
+		if len(visits) != 2 || visits[0].Key != "acme" || visits[1].Key != "beta/a%2Fb" || visits[1].Gone.IsZero() {
 			t.Errorf("%+v", visits)
 		}
 		changes, err := h.Changes("x", begin, time.Now())
@@ -191,7 +191,7 @@ func TestWhoseItWas(t *testing.T) {
 		if c := changes[len(changes)-1]; c.Key != want.Key || c.Cap != want.Cap || c.Share != want.Share {
 			t.Errorf("%+v", c)
 		}
-		if found := h.Find(9, func(_ string, v *history.Visit) bool { return v.Key == "beta" }); len(found) != 1 {
+		if found := h.Find(9, func(_ string, v *history.Visit) bool { return v.Key == "beta/a%2Fb" }); len(found) != 1 {
 			t.Errorf("%+v", found)
 		}
 	})

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"sema/engine"
+	"sema/internal/tree"
 )
 
 // Found is who was found in all semaphores, sorted by name.
@@ -28,19 +31,21 @@ type FoundWaiter struct {
 // NewFound is nobody.
 func NewFound() *Found { return &Found{Holders: []FoundHolder{}, Waiters: []FoundWaiter{}} }
 
-// Add adds those of a semaphore whose permit, caller, key or host is text, or whose label
-// contains it.
+// Add adds those of a semaphore whose permit, caller or host is text, whose key is, or lies below it,
+// or whose label contains it.
 func (f *Found) Add(v State, text string) {
-	is := func(permit, caller, key, host, label string) bool {
-		return text == permit || text == caller || text == key || text == host || strings.Contains(label, text)
+	wanted, err := engine.ParseKey(text)
+	isKey := err == nil && wanted != ""
+	is := func(permit, caller string, key engine.Key, host, label string) bool {
+		return text == permit || text == caller || isKey && tree.In(key, wanted) || text == host || strings.Contains(label, text)
 	}
 	for _, h := range v.Holders {
-		if is(h.Permit, h.Caller, h.Key.String(), h.Host, h.Label) {
+		if is(h.Permit, h.Caller, h.Key, h.Host, h.Label) {
 			f.Holders = append(f.Holders, FoundHolder{v.Name, h})
 		}
 	}
 	for _, w := range v.Waiters {
-		if is(w.Permit, w.Caller, w.Key.String(), w.Host, w.Label) {
+		if is(w.Permit, w.Caller, w.Key, w.Host, w.Label) {
 			f.Waiters = append(f.Waiters, FoundWaiter{v.Name, w})
 		}
 	}

@@ -5,10 +5,14 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sema/engine"
+	"sema/internal/tree"
 	"sema/watch"
 )
 
@@ -32,7 +36,7 @@ type State struct {
 	Holders  []Holder  `json:"holders"`            // the one that got its permit first comes first
 	Waiters  []Waiter  `json:"waiters"`            // in the order they will be served; with keys, key by key
 	Caps     []int     `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
-	Keys     []Key     `json:"keys"`               // those in turn, in their order; those at their cap; the others
+	Keys     []Key     `json:"keys"`               // as engine.State.Keys has them, in its order
 	Adapting *Adapting `json:"adapting,omitempty"` // nil: nobody finds the limit
 }
 
@@ -43,7 +47,8 @@ type Adapting struct {
 	Bad float64 `json:"bad"` // the part of the time held that went badly in the last window, 0 … 1
 }
 
-// Key is one of the keys that share a semaphore.
+// Key is one of the keys that share a semaphore, with all below it. A list of names whose last is "" is
+// the callers of a key itself, beside those below it.
 type Key struct {
 	Key     engine.Key `json:"key"`
 	Held    int        `json:"held"`    // weight
@@ -51,10 +56,10 @@ type Key struct {
 	Oldest  float64    `json:"oldest_seconds"`
 	Cap     int        `json:"cap"` // the most that it may hold; 0: the limit alone
 	Share   int        `json:"share"`
-	Ruled   bool       `json:"ruled"` // an operator, or a program, gave it a cap or a share of its own
-	Full    bool       `json:"full"`  // it waits for what it holds itself
-	Before  int        `json:"before"`
-	Why     string     `json:"why"` // what its first waiter waits for; "" if nobody waits
+	Ruled   bool       `json:"ruled"`  // an operator, or a program, gave it a cap or a share of its own
+	Full    bool       `json:"full"`   // it waits for what it holds itself
+	Before  int        `json:"before"` // of the keys beside it, so many are served before it
+	Why     string     `json:"why"`    // what its first waiter waits for; "" if nobody waits
 }
 
 // Holder is a client with a permit.
@@ -155,20 +160,23 @@ func KeysOf(st engine.State) []Key {
 			continue
 		}
 		add(w.Key + engine.KeySeparator)
-		for n := len(w.Key.Names()) - 1; n > 0; n-- {
-			add(w.Key.First(n))
+		for above := tree.Above(w.Key); above != ""; above = tree.Above(above) {
+			add(above)
 		}
 	}
-	states := make(map[engine.Key]engine.KeyState, len(st.Keys))
+	states, turn := make(map[engine.Key]engine.KeyState, len(st.Keys)), tree.InTurn(st.Keys)
 	for _, k := range st.Keys {
 		states[k.Key] = k
 	}
+	of := func(key engine.Key) engine.KeyState { return cmp.Or(states[key], engine.KeyState{Key: key}) }
 	list := make([]Key, 0, len(st.Keys))
-	for _, k := range st.Keys {
+	for i, k := range st.Keys {
 		one := Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		if q := queues[k.Key]; q != nil {
 			one.Waiting, one.Oldest = q.callers, q.oldest.Seconds()
-			one.Why = why(st, path(k.Key, func(k engine.Key) engine.KeyState { return cmp.Or(states[k], engine.KeyState{Key: k}) }), q.weight, 0)
+			if one.Why = why(st, path(k.Key, of), q.weight, 0); k.Waiting > 0 && !k.Full && !turn[i] && !st.Paused {
+				one.Why = "all that wait below it are at their caps"
+			}
 		}
 		list = append(list, one)
 	}
@@ -186,11 +194,75 @@ func ByToken(holders []engine.Holder) []engine.Holder {
 	return sorted
 }
 
-// MostWaiting is the keys by how many wait, the most first; then by what they hold.
-func MostWaiting(keys []Key) []Key {
-	sorted := slices.Clone(keys)
-	slices.SortFunc(sorted, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key))
-	})
+// Tree is the keys in the order of a tree: each is followed by those below it. Beside each other, those
+// with the most waiters come first; then those that hold the most. A key above others that has no row of its own gets one:
+// caps are those of keys without a rule.
+func Tree(keys []Key, caps engine.Caps) []Key {
+	below, known := map[engine.Key][]Key{}, make(map[engine.Key]bool, len(keys))
+	for _, k := range keys {
+		known[k.Key] = true
+	}
+	for _, k := range keys {
+		for above := tree.Above(k.Key); above != "" && !known[above]; above = tree.Above(above) {
+			known[above] = true
+			keys = append(keys[:len(keys):len(keys)], Key{Key: above, Cap: caps[tree.Level(above)-1], Share: engine.DefaultShare})
+		}
+	}
+	for _, k := range keys {
+		below[tree.Above(k.Key)] = append(below[tree.Above(k.Key)], k)
+	}
+	sorted := make([]Key, 0, len(keys))
+	var add func(above engine.Key)
+	add = func(above engine.Key) {
+		list := below[above]
+		slices.SortFunc(list, func(a, b Key) int {
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key))
+		})
+		for _, k := range list {
+			if sorted = append(sorted, k); k.Key != "" {
+				add(k.Key)
+			}
+		}
+	}
+	add("")
 	return sorted
+}
+
+// Title is a key as the heading of its row: the names with slashes between, "acme itself" for its own
+// callers beside those below it, and "(none)" for the callers without a key.
+func Title(key engine.Key) string {
+	switch {
+	case key == "":
+		return "(none)"
+	case tree.Own(key):
+		return tree.Above(key).String() + " itself"
+	}
+	return key.String()
+}
+
+// ParseCaps reads caps as engine.Caps.String prints them: by how many names a key has, with commas
+// between, and "-" or 0 where there is none. The error is an *engine.ArgumentError.
+func ParseCaps(text string) (caps engine.Caps, err error) {
+	wrong := &engine.ArgumentError{What: "caps", Value: text, Want: fmt.Sprintf("1 to %d numbers of 0 … %d with commas between, or - for none", engine.MaxDepth, engine.MaxLimit)}
+	words := strings.Split(text, ",")
+	if len(words) > engine.MaxDepth {
+		return caps, wrong
+	}
+	for i, word := range words {
+		if word = strings.TrimSpace(word); word == "-" {
+			continue
+		}
+		if caps[i], err = strconv.Atoi(word); err != nil || caps.Validate() != nil {
+			return engine.Caps{}, wrong
+		}
+	}
+	return caps, nil
+}
+
+// CapsText is caps as ParseCaps reads them: "-" without any.
+func CapsText(caps engine.Caps) string {
+	if caps == (engine.Caps{}) {
+		return "-"
+	}
+	return caps.String()
 }

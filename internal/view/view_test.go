@@ -2,7 +2,9 @@ package view_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +18,7 @@ func TestOf(t *testing.T) {
 		st   engine.State
 		want string
 	}{
-		{"nothing", engine.State{}, `{"name":"x","limit":0,"pinned":false,"paused":false,"used":0,"free":0,"holding":0,"waiting":0,"oldest_seconds":0,"holders":[],"waiters":[],"per_key":0,"keys":[]}`},
+		{"nothing", engine.State{}, `{"name":"x","limit":0,"pinned":false,"paused":false,"used":0,"free":0,"holding":0,"waiting":0,"oldest_seconds":0,"holders":[],"waiters":[],"caps":[],"keys":[]}`},
 		{"all", engine.State{
 			Limit: 2, Pinned: true, Paused: true, Used: 3, // the limit was lowered
 			Holders: []engine.Holder{
@@ -31,18 +33,18 @@ func TestOf(t *testing.T) {
 			`{"permit":"a-1-2","key":"","weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""},` +
 			`{"permit":"b-2-1","key":"","weight":1,"slot":0,"token":7,"age_seconds":1.5,"lease_left_seconds":1,"revoked":true,"host":"h","pid":1,"label":"l","version":"0.2.0","caller":"job-17"}],"waiters":[` +
 			`{"position":1,"permit":"a-2-1","key":"","weight":1,"waiting_seconds":1,"behind":3,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"position":2,"permit":"a-3-1","key":"","weight":1,"waiting_seconds":2,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"per_key":0,"keys":[]}`},
+			`{"position":2,"permit":"a-3-1","key":"","weight":1,"waiting_seconds":2,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[],"keys":[]}`},
 		{"adapting", engine.State{Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: 31}}, `{"name":"x","limit":37,"pinned":false,"paused":false,"used":0,"free":37,"holding":0,"waiting":0,"oldest_seconds":0,` +
-			`"holders":[],"waiters":[],"per_key":0,"keys":[],"adapting":{"min":2,"max":200,"bad":0.031}}`},
+			`"holders":[],"waiters":[],"caps":[],"keys":[],"adapting":{"min":2,"max":200,"bad":0.031}}`},
 		{"keys", engine.State{
-			Limit: 5, Used: 2, PerKey: 2, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
+			Limit: 5, Used: 2, Caps: engine.Caps{2}, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
 			Waiters: []engine.Waiter{{ID: "a-2-4", Weight: 4, Key: "beta"}, {ID: "a-3-1", Weight: 1, Waiting: time.Second, Behind: 1, Key: "acme"}, {ID: "a-4-1", Weight: 1, Key: "acme"}},
 			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Share: 300, Ruled: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
 		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":2,"free":3,"holding":1,"waiting":4,"oldest_seconds":1,"holders":[` +
 			`{"permit":"a-1-2","key":"acme","weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
 			`{"position":1,"permit":"a-2-4","key":"beta","weight":4,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""},` +
 			`{"position":1,"permit":"a-3-1","key":"acme","weight":1,"waiting_seconds":1,"behind":1,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"position":2,"permit":"a-4-1","key":"acme","weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"per_key":2,"keys":[` +
+			`{"position":2,"permit":"a-4-1","key":"acme","weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"keys":[` +
 			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":0,"share":300,"ruled":true,"full":false,"before":0,"why":"beta is next; wants 4, 3 of 5 free"},` +
 			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"acme holds 2 of its 2"}]}`},
 	} {
@@ -55,9 +57,9 @@ func TestOf(t *testing.T) {
 
 // crowd is a semaphore with so many keys, each of which holds one, and has two that wait.
 func crowd(keys int) engine.State {
-	st := engine.State{Limit: keys, Used: keys, PerKey: 2}
+	st := engine.State{Limit: keys, Used: keys, Caps: engine.Caps{2}}
 	for i := range keys {
-		key := fmt.Sprintf("tenant-%05d", i)
+		key := engine.Key(fmt.Sprintf("tenant-%05d", i))
 		st.Holders = append(st.Holders, engine.Holder{ID: fmt.Sprintf("a-%d-1", i+1), Key: key, Weight: 1})
 		st.Keys = append(st.Keys, engine.KeyState{Key: key, Held: 1, Waiting: 2, Cap: 2, Share: 100, Before: i})
 		for range 2 {
@@ -74,8 +76,77 @@ func BenchmarkKeys(b *testing.B) {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				view.MostWaiting(view.KeysOf(st))
+				view.Tree(view.KeysOf(st), st.Caps)
 			}
 		})
+	}
+}
+
+// Keys beside each other are sorted, each followed by those below it. What has only others below it has a row, too.
+func TestTree(t *testing.T) {
+	row := func(key string, waiting, held int) view.Key {
+		return view.Key{Key: nested(key), Waiting: waiting, Held: held, Share: 100}
+	}
+	keys := []view.Key{
+		row("acme/bob", 1, 3), row("", 2, 0), row("acme", 3, 5), row("acme/", 0, 0), row("acme/alice", 2, 1), row("beta", 3, 6),
+		row("gamma/carol/gpt", 0, 1), row("acme/alice/gpt", 2, 1), row("delta", 0, 0), row("acme/alice/", 0, 0),
+	}
+	var got []string
+	for _, k := range view.Tree(keys, engine.Caps{20, 4}) {
+		got = append(got, fmt.Sprintf("%d %s", k.Cap, view.Title(k.Key)))
+	}
+	want := []string{
+		"0 beta", "0 acme", "0 acme/alice", "0 acme/alice/gpt", "0 acme/alice itself", "0 acme/bob", "0 acme itself",
+		"0 (none)", "0 delta", "20 gamma", "4 gamma/carol", "0 gamma/carol/gpt",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(view.Tree(nil, engine.Caps{})) != 0 {
+		t.Error("a tree of nothing")
+	}
+}
+
+func TestCapsAreRead(t *testing.T) {
+	for text, want := range map[string]engine.Caps{
+		"20": {20}, "20,4": {20, 4}, "-,4": {0, 4}, "0,4,2": {0, 4, 2}, " 20 , - , 2 ": {20, 0, 2}, "-": {}, "0": {}, "0,0,0": {}, "2147483647": {2147483647},
+	} {
+		got, err := view.ParseCaps(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+		if again, err := view.ParseCaps(view.CapsText(got)); err != nil || again != got {
+			t.Errorf("%q is printed as %q: %v, %v", text, view.CapsText(got), again, err)
+		}
+	}
+	for _, text := range []string{"", ",", "20,", "1,2,3,4", "-1", "x", "1.5", "--", "2147483648", "20;4", "no caps"} {
+		got, err := view.ParseCaps(text)
+		if want, ok := errors.AsType[*engine.ArgumentError](err); !ok || want.What != "caps" || got != (engine.Caps{}) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// A text finds the permits of a key, and of those below it.
+func TestFoundByKey(t *testing.T) {
+	st := engine.State{
+		Limit: 9, Holders: []engine.Holder{{ID: "a-1-1", Key: "acme"}, {ID: "a-2-1", Key: nested("acme/alice")}, {ID: "a-3-1"}},
+		Waiters: []engine.Waiter{{ID: "a-4-1", Key: nested("acme/alice/gpt")}, {ID: "a-5-1", Key: "a/b"}, {ID: "a-6-1", Key: "acmeco"}},
+	}
+	for text, want := range map[string]string{
+		"acme": "[a-1-1 a-2-1 a-4-1]", "acme/alice": "[a-2-1 a-4-1]", "acme/alice/gpt": "[a-4-1]", "a%2Fb": "[a-5-1]", "a/b": "[]", "acm": "[]", "acme/": "[]", "%": "[]",
+	} {
+		found := view.NewFound()
+		found.Add(view.Of("x", st), text)
+		ids := []string{}
+		for _, h := range found.Holders {
+			ids = append(ids, h.Permit)
+		}
+		for _, w := range found.Waiters {
+			ids = append(ids, w.Permit)
+		}
+		if fmt.Sprint(ids) != want {
+			t.Errorf("%q: %v, want %s", text, ids, want)
+		}
 	}
 }

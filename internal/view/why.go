@@ -5,13 +5,26 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/tree"
 )
 
 // Why says in a few words what stands in front of a permit of a weight, for a key, with
 // so many tickets of that key before it in the queue of a semaphore: the obstacle at the last
 // name of the key first. The key is "" if the permit is for none.
 func Why(st engine.State, key engine.Key, weight, before int) string {
-	return why(st, path(key, func(k engine.Key) engine.KeyState { return stateOf(st, k) }), weight, before)
+	of := func(key engine.Key) engine.KeyState {
+		for _, k := range st.Keys {
+			if k.Key == key {
+				return k
+			}
+		}
+		return engine.KeyState{Key: key}
+	}
+	list := path(key, of)
+	if own := of(key + engine.KeySeparator); key != "" && own.Share > 0 { // its callers queue beside others below it
+		list = append([]engine.KeyState{own}, list...)
+	}
+	return why(st, list, weight, before)
 }
 
 // why says it for the keys of a path, from the last name on.
@@ -23,16 +36,14 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 	if len(st.Keys) > 0 {
 		next = called(key) + " is next"
 	}
-	if weight > st.Limit {
-		return fmt.Sprintf("never: weight %d is above the limit %d", weight, st.Limit)
+	if text := never(st, path, weight); text != "" {
+		return text
 	}
 	var obstacles []string
 	for _, k := range path {
 		switch {
-		case k.Cap > 0 && weight > k.Cap:
-			return fmt.Sprintf("never: weight %d is above the %d that %s may hold", weight, k.Cap, called(k.Key))
 		case k.Full && k.Key != key && k.Held < k.Cap && first(st, k.Key) > 1:
-			obstacles = append(obstacles, fmt.Sprintf("%s, whose first wants %d", holds(k), first(st, k.Key)))
+			obstacles = append(obstacles, fmt.Sprintf("%s, and its first waiter wants %d", holds(k), first(st, k.Key)))
 		case k.Full:
 			obstacles = append(obstacles, holds(k))
 		case k.Before > 0:
@@ -62,18 +73,28 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 	return "served now"
 }
 
-// path is a key and those above it, from the last name on. Where the callers of the key queue beside
-// others below it, that is first.
+// never says that a weight is above the least of the limit and the caps of a path; "": it is not.
+func never(st engine.State, path []engine.KeyState, weight int) string {
+	most, whose := st.Limit, ""
+	for _, k := range path {
+		if k.Cap > 0 && k.Cap < most {
+			most, whose = k.Cap, called(k.Key)
+		}
+	}
+	switch {
+	case weight <= most:
+		return ""
+	case whose == "":
+		return fmt.Sprintf("never: weight %d is above the limit %d", weight, most)
+	}
+	return fmt.Sprintf("never: weight %d is above the %d that %s may hold", weight, most, whose)
+}
+
+// path is a key and those above it, from the last name on.
 func path(key engine.Key, of func(engine.Key) engine.KeyState) (list []engine.KeyState) {
-	if own := of(key + engine.KeySeparator); key != "" && own.Share > 0 {
-		list = append(list, own)
-	}
-	names := key.Names()
-	if len(names) == 0 {
-		return append(list, of(key))
-	}
-	for n := len(names); n > 0; n-- {
-		list = append(list, of(key.First(n)))
+	for n := tree.Level(key); n > 0; n-- {
+		list = append(list, of(key))
+		key = tree.Above(key)
 	}
 	return list
 }
@@ -88,24 +109,13 @@ func Before(st engine.State, index int) (n int) {
 	return n
 }
 
-// stateOf is what a semaphore has of a key; nothing if it has no such key.
-func stateOf(st engine.State, key engine.Key) engine.KeyState {
-	for _, k := range st.Keys {
-		if k.Key == key {
-			return k
-		}
-	}
-	return engine.KeyState{Key: key}
-}
-
 // called names a key in a sentence.
 func called(key engine.Key) string {
-	above, own := strings.CutSuffix(string(key), engine.KeySeparator)
 	switch {
 	case key == "":
 		return "the caller without a key"
-	case own:
-		return fmt.Sprintf("the caller of %v itself", engine.Key(above))
+	case tree.Own(key):
+		return fmt.Sprintf("the caller of %v itself", tree.Above(key))
 	}
 	return key.String()
 }
@@ -121,7 +131,7 @@ func goBefore(k engine.KeyState) string {
 	if k.Before == 1 {
 		what, verb = "key", "goes"
 	}
-	if above := k.Key.First(max(0, len(k.Key.Names())-1)); above != "" {
+	if above := tree.Above(k.Key); above != "" {
 		what += " of " + above.String()
 	}
 	return fmt.Sprintf("%d %s %s before %s", k.Before, what, verb, called(k.Key))
@@ -132,16 +142,19 @@ func others(n int, key engine.Key) string {
 	if n != 1 {
 		text = fmt.Sprintf("%d others", n)
 	}
-	if above := strings.TrimSuffix(string(key), engine.KeySeparator); above != "" {
-		text += " of " + engine.Key(above).String()
+	switch {
+	case key == "":
+		return text
+	case tree.Own(key):
+		return fmt.Sprintf("%s of %v itself", text, tree.Above(key))
 	}
-	return text
+	return text + " of " + key.String()
 }
 
 // first is the weight of the first ticket of a key, or of one below it.
 func first(st engine.State, key engine.Key) int {
 	for _, w := range st.Waiters {
-		if w.Key == key || key != "" && strings.HasPrefix(string(w.Key), strings.TrimSuffix(string(key), engine.KeySeparator)+engine.KeySeparator) {
+		if tree.In(w.Key, key) {
 			return w.Weight
 		}
 	}

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"strings"
 	"testing"
 
 	"sema/engine"
@@ -44,6 +45,100 @@ func TestWhy(t *testing.T) {
 	} {
 		if got := view.Why(c.st, c.key, c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// nested makes a key of names with slashes between. A slash at the end stands for a key's own callers.
+func nested(text string) engine.Key {
+	return engine.Key(strings.ReplaceAll(text, "/", engine.KeySeparator))
+}
+
+// The obstacles of all levels are said, the lowest first.
+func TestWhyByLevel(t *testing.T) {
+	waiter := func(key string, weight int) engine.Waiter { return engine.Waiter{Key: nested(key), Weight: weight} }
+	state := func(key string, of engine.KeyState) engine.KeyState {
+		of.Key, of.Share = nested(key), engine.DefaultShare
+		return of
+	}
+	full := func(key string, held, cap int) engine.KeyState {
+		return state(key, engine.KeyState{Held: held, Cap: cap, Waiting: 1, Full: true})
+	}
+	turn := func(key string, before int) engine.KeyState {
+		return state(key, engine.KeyState{Cap: 20, Waiting: 1, Before: before})
+	}
+	for _, c := range []struct {
+		name           string
+		keys           []engine.KeyState
+		waiters        []engine.Waiter
+		key            string
+		weight, before int
+		want           string
+	}{
+		{"nothing", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "served now"},
+		{"next", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 9, 0, "acme/alice is next; wants 9, 8 of 30 free"},
+		{"leaf full", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
+		{"parent full", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "acme holds 20 of its 20"},
+		{"both full", []engine.KeyState{full("acme", 20, 20), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; acme holds 20 of its 20"},
+		{"behind at a full parent", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 2, "behind 2 others of acme/alice; acme holds 20 of its 20"},
+		{"keys before, at one level", []engine.KeyState{turn("acme", 0), turn("acme/alice", 3)}, nil, "acme/alice", 1, 0, "3 keys of acme go before acme/alice"},
+		{"keys before, at both", []engine.KeyState{turn("acme", 2), turn("acme/alice", 1)}, nil, "acme/alice", 1, 0, "1 key of acme goes before acme/alice; 2 keys go before acme"},
+		{"full below, keys before above", []engine.KeyState{turn("acme", 2), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; 2 keys go before acme"},
+		{
+			"a wide first waiter of the parent", []engine.KeyState{full("acme", 19, 20), turn("acme/bob", 0), turn("acme/alice", 1)},
+			[]engine.Waiter{waiter("acme/bob", 2), waiter("acme/alice", 1)}, "acme/alice", 1, 0,
+			"1 key of acme goes before acme/alice; acme holds 19 of its 20, and its first waiter wants 2",
+		},
+		{"own callers", []engine.KeyState{turn("acme", 1), turn("acme/", 2)}, nil, "acme", 1, 0, "2 keys of acme go before the caller of acme itself; 1 key goes before acme"},
+		{
+			"own callers behind a wide one", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0), turn("acme/", 0)},
+			[]engine.Waiter{waiter("acme/alice", 1), waiter("acme", 9), waiter("acme", 1)}, "acme", 1, 1,
+			"behind 1 other of acme itself; the first wants 9, 8 of 30 free",
+		},
+		{"own callers next", []engine.KeyState{turn("acme", 0), turn("acme/", 0)}, nil, "acme", 9, 0, "the caller of acme itself is next; wants 9, 8 of 30 free"},
+		{"above the inner cap", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4)}, nil, "acme/alice", 5, 0, "never: weight 5 is above the 4 that acme/alice may hold"},
+		{
+			"above the outer cap, the least", []engine.KeyState{state("acme", engine.KeyState{Cap: 3}), state("acme/alice", engine.KeyState{Cap: 4})}, nil, "acme/alice", 5, 0,
+			"never: weight 5 is above the 3 that acme may hold",
+		},
+		{"above the limit, the least", []engine.KeyState{state("acme", engine.KeyState{Cap: 40})}, nil, "acme/alice", 41, 0, "never: weight 41 is above the limit 30"},
+		{
+			"three levels", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 1), full("acme/alice/gpt", 2, 2)}, nil, "acme/alice/gpt", 1, 1,
+			"behind 1 other of acme/alice/gpt; acme/alice/gpt holds 2 of its 2; 1 key of acme goes before acme/alice; acme holds 20 of its 20",
+		},
+		{"own callers of the second of three levels", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4), turn("acme/alice/", 0)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
+		{"a percent sign in a name", []engine.KeyState{full("a%2Fb", 1, 1)}, nil, "a%2Fb", 1, 0, "a%252Fb holds 1 of its 1"},
+	} {
+		st := engine.State{Limit: 30, Used: 22, Keys: c.keys, Waiters: c.waiters}
+		if got := view.Why(st, nested(c.key), c.weight, c.before); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// The row of a key says what those below it wait for: the first of them as it is, or that all are full.
+func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
+	keys := []engine.KeyState{
+		{Key: "beta", Waiting: 1, Share: 100}, {Key: nested("beta/"), Waiting: 1, Share: 100},
+		{Key: nested("acme/alice"), Held: 4, Cap: 4, Waiting: 1, Share: 100, Full: true}, {Key: "acme", Held: 4, Waiting: 1, Share: 100},
+	}
+	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}}}
+	want := map[engine.Key]string{
+		"beta": "beta is next; 0 of 9 free", nested("beta/"): "the caller of beta itself is next; 0 of 9 free",
+		nested("acme/alice"): "acme/alice holds 4 of its 4", "acme": "all that wait below it are at their caps",
+	}
+	for _, k := range view.KeysOf(st) {
+		if k.Why != want[k.Key] {
+			t.Errorf("%v: %q, want %q", k.Key, k.Why, want[k.Key])
+		}
+		if callers := map[bool]int{true: 3, false: 1}[strings.HasPrefix(string(k.Key), "acme")]; k.Waiting != callers {
+			t.Errorf("%v: %d callers wait, want %d", k.Key, k.Waiting, callers)
+		}
+	}
+	st.Paused = true
+	for _, k := range view.KeysOf(st) {
+		if k.Why != "paused by an operator" {
+			t.Errorf("%v: %q", k.Key, k.Why)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/view"
 )
 
 // The exit codes beside those of the command that "sema run" runs. Most are
@@ -120,9 +121,17 @@ func (p *program) sortError(err error) (code int, try string) {
 	case errors.As(err, &argument):
 		return exitUsage, ""
 	case errors.As(err, &weight):
-		return exitUsage, p.command("limit", quote(weight.Name), "N") + ", with a larger N"
+		words := []string{quote(weight.Name)}
+		if weight.Key != "" {
+			words = append(words, "--key", quote(weight.Key.String()))
+		}
+		return exitUsage, p.command("limit", append(words, "N")...) + ", with a larger N"
 	case errors.As(err, &limit):
-		return exitUsage, p.command("limit", quote(limit.Name), strconv.Itoa(limit.Wanted))
+		words := []string{quote(limit.Name), strconv.Itoa(limit.Wanted)}
+		if limit.StoredCaps != limit.WantedCaps {
+			words = append(words, "--caps", view.CapsText(limit.WantedCaps))
+		}
+		return exitUsage, p.command("limit", words...)
 	case errors.Is(err, sema.ErrBusy):
 		return exitConflict, ""
 	case errors.Is(err, sema.ErrLost):

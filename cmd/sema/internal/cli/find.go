@@ -19,8 +19,8 @@ import (
 
 const findHelp = `Find holders and waiters in all semaphores by TEXT. TEXT is the caller's own id
 of a permit (as in PUT …/permits/job-17), a permit, a key (see sema run --key),
-a host, or a part of a label. On Redis this reads all keys of the database. The
-exit code is 1 if nobody is found.
+also for those below it, a host, or a part of a label. On Redis this reads all
+keys of the database. The exit code is 1 if nobody is found.
 
 --revoke tells each holder that is found to stop, as "sema revoke" does.`
 
@@ -105,8 +105,8 @@ func revokeAll(ctx context.Context, e sema.Engine, list []view.FoundHolder) (rev
 func foundTable(t io.Writer, found *view.Found) {
 	keyed := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
 		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
-	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
-	row := func(name, permit, state, key, caller, host string, pid int, label string) {
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyHead(keyed))
+	row := func(name, permit, state string, key engine.Key, caller, host string, pid int, label string) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {

@@ -10,13 +10,14 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/tree"
 	"sema/internal/view"
 )
 
 const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset, unset it.
 
-  sema limit api 20 --per-key 2
-  sema limit api --key acme 5 --share 300
+  sema limit api 200 --caps 20,4
+  sema limit api --key acme/alice 6 --share 300
 
 A limit that is set is pinned: it stays when nobody uses the semaphore, and
 replaces the -n of all programs. A larger limit serves waiters at once. A
@@ -24,12 +25,13 @@ smaller limit takes no permit away: sema grants again when less than it is held.
 After --unset the limit stays only while the semaphore is in use. "sema rm"
 removes an idle semaphore at once.
 
-With --per-key N, each key (see sema run --key) may hold at most N; 0 ends this.
-With --key K, N, --share and --unset are for that key only. What a command
-leaves out stays as it is.`
+With --caps 20,4, each key of one name (see sema run --key) may hold at most 20,
+and each of two names at most 4; - in a place, or no place, is no cap. With
+--key acme/alice, N, --share and --unset are for that key only, and N counts
+for all below it. What a command leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
-	unset, perKey, key, share := false, 0, "", 0
+	unset, capsText, keyText, share := false, "", "", 0
 	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
 		rule := sema.Rule{Share: share}
@@ -42,24 +44,31 @@ func (p *program) limitCommand() *cobra.Command {
 				return err
 			}
 		}
-		if given("per-key") {
-			rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
+		caps, err := capsFlag(cmd, capsText)
+		if err != nil {
+			return err
 		}
-		set := len(args) == 2 || given("share") || given("per-key")
+		for i, n := range caps {
+			if given("caps") {
+				rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
+			}
+		}
+		key, err := keyFlag(cmd, keyText)
+		if err != nil {
+			return err
+		}
+		set := len(args) == 2 || given("share") || given("caps")
 		switch {
 		case unset && set:
-			return usage("one of them", "--unset and N, --share or --per-key exclude each other")
+			return usage("one of them", "--unset and N, --share or --caps exclude each other")
 		case given("share") && !given("key"):
 			return usage("--key K", "--share %d needs --key", share)
-		case given("key") && given("per-key"):
-			return usage("one of them", "--key and --per-key exclude each other")
+		case given("key") && given("caps"):
+			return usage("one of them", "--key and --caps exclude each other")
 		}
-		var path []string
-		if given("key") {
-			path = []string{key}
-		}
+		path := key.Names()
 		var before, after sema.State
-		err := p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
+		err = p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
 			if before, err = o.State(ctx); err != nil && (!set || !errors.Is(err, sema.ErrNotFound)) {
 				return err
 			}
@@ -83,7 +92,7 @@ func (p *program) limitCommand() *cobra.Command {
 		case given("key"):
 			return p.writeKey(args[0], key, after)
 		case p.json:
-			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, PerKey: after.PerKey}
+			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List()}
 			if set && before.Limit > 0 {
 				doc.Previous = before.Limit
 			} else if set {
@@ -96,15 +105,16 @@ func (p *program) limitCommand() *cobra.Command {
 		return p.write("%d\n", after.Limit)
 	})
 	cmd.Flags().SortFlags = false
-	cmd.Flags().IntVar(&perKey, "per-key", 0, "how much each key may hold; 0: as much as the limit")
-	cmd.Flags().StringVar(&key, "key", "", "print, set or unset the rule of this key")
-	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait, 1 to 1000; a key without a share has 100")
+	cmd.Flags().StringVar(&capsText, "caps", "", "how much each key of one name may hold, each of two names, each of three; - is no cap")
+	cmd.Flags().StringVar(&keyText, "key", "", "print, set or unset the rule of this key: acme, or acme/alice")
+	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait beside it, 1 to 1000; a key without a share has 100")
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
-  name, limit, pinned, per_key (0: none), previous (only with N or
-    --per-key: the limit before, null: none)
-  with --key: name, key, held, waiting, cap (0: the limit alone), share, ruled
-    (it has a cap or a share of its own)`)
+  name, limit, pinned, caps (of keys of one name, of two, of three; 0: none, and
+    short of the last that is 0), previous (only with N or --caps: the limit
+    before, null: none)
+  with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap
+    or a share of its own)`)
 	return cmd
 }
 
@@ -112,7 +122,7 @@ type limitJSON struct {
 	Name     string `json:"name"`
 	Limit    int    `json:"limit"`
 	Pinned   bool   `json:"pinned"`
-	PerKey   int    `json:"per_key"`
+	Caps     []int  `json:"caps"`
 	Previous any    `json:"previous,omitempty"` // only if it was set: a number, or null
 }
 
@@ -122,8 +132,8 @@ type keyJSON struct {
 }
 
 // writeKey prints what a key may hold.
-func (p *program) writeKey(name, key string, st sema.State) error {
-	of := view.Key{Key: key, Cap: st.PerKey, Share: engine.DefaultShare} // one that nobody uses
+func (p *program) writeKey(name string, key engine.Key, st sema.State) error {
+	of := view.Key{Key: key, Cap: capFor(st, key), Share: engine.DefaultShare} // one that nobody uses
 	for _, k := range view.KeysOf(st) {
 		if k.Key == key {
 			of = k
@@ -137,3 +147,6 @@ func (p *program) writeKey(name, key string, st sema.State) error {
 	}
 	return p.write("%d, share %d\n", of.Cap, of.Share)
 }
+
+// capFor is the cap of a key without one of its own.
+func capFor(st sema.State, key engine.Key) int { return st.Caps[tree.Level(key)-1] }

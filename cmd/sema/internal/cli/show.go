@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -13,13 +12,15 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/tree"
 	"sema/internal/view"
 )
 
 const showHelp = `Show a semaphore: its limit, its holders and its waiters, in the order of
 service. If keys share it (see sema run --key), the keys come first, at most a
-hundred of them, the one with the most waiters at the top; then the waiters, key
-by key.`
+hundred of them, the one with the most waiters at the top, and those below a key
+behind it; then the waiters, key by key. What a key holds and who waits are with
+all below it. "acme itself" is acme's callers without a further name.`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
@@ -36,12 +37,15 @@ func (p *program) showCommand() *cobra.Command {
   name, limit, pinned (an operator set the limit; it stays when idle),
   paused (no permits are granted), used, free (weights), holding (permits),
   waiting (callers), oldest_seconds (the longest wait)
-  per_key (the most that a key without a rule may hold, 0: no such cap)
+  caps (the most that a key without a rule may hold: of one name, of two, of
+    three; 0: no such cap; short of the last that is 0)
   adapting (missing if nobody finds the limit): min, max, bad (part of the time
     held that went badly in the last window, 0 to 1)
-  keys: list of key, held, waiting, oldest_seconds, cap (0: the limit alone),
-    share, ruled (it has a cap or a share of its own), full (its own permits are
-    all that it waits for), before (how many keys go before it), why
+  keys: list of key (a text, or a list of several names; the last is "" for a
+    key's own callers beside those below it), held, waiting, oldest_seconds, cap
+    (0: none), share, ruled (it has a cap or a share of its own), full (its own
+    permits are all that it waits for), before (how many keys beside it go before
+    it), why
   holders: list of permit, key, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
     revoked, host, pid, label, version (of sema, if known), caller (the
@@ -55,8 +59,8 @@ func (p *program) showCommand() *cobra.Command {
 // table is a semaphore for human eyes. Text that others wrote is made printable.
 func table(name string, st sema.State) string {
 	rule := ""
-	if st.PerKey > 0 {
-		rule = fmt.Sprintf(", %d per key", st.PerKey)
+	if st.Caps != (sema.Caps{}) {
+		rule = ", caps " + st.Caps.String()
 	}
 	if st.Pinned {
 		rule += " (pinned)"
@@ -71,9 +75,9 @@ func table(name string, st sema.State) string {
 		}
 	}
 	shown, keyed := view.Of(name, st), len(st.Keys) > 0
-	return head + aligned(func(t io.Writer) { tableOfKeys(t, shown.Keys) }) + aligned(func(t io.Writer) {
+	return head + aligned(func(t io.Writer) { tableOfKeys(t, view.Tree(shown.Keys, st.Caps)) }) + aligned(func(t io.Writer) {
 		if len(st.Holders) > 0 {
-			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
+			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyHead(keyed))
 		}
 		for _, h := range view.ByToken(st.Holders) {
 			revoked := ""
@@ -84,7 +88,7 @@ func table(name string, st sema.State) string {
 		}
 	}) + aligned(func(t io.Writer) {
 		if len(st.Waiters) > 0 {
-			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
+			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyHead(keyed))
 		}
 		for i, w := range st.Waiters {
 			behind := ""
@@ -96,12 +100,20 @@ func table(name string, st sema.State) string {
 	})
 }
 
-// keyCell is the cell of a key; there is none where no keys are.
-func keyCell(keyed bool, key string) string {
+// keyHead heads the column of keys; there is none where no keys are.
+func keyHead(keyed bool) string {
 	if !keyed {
 		return ""
 	}
-	return printable(key, 60) + "\t"
+	return "KEY\t"
+}
+
+// keyCell is the cell of a key below keyHead.
+func keyCell(keyed bool, key engine.Key) string {
+	if !keyed {
+		return ""
+	}
+	return printable(key.String(), 60) + "\t"
 }
 
 // held is how long a permit has been held, for an eye.
@@ -140,14 +152,13 @@ func releases(st sema.State) string {
 // mostKeys is how many keys human eyes are shown.
 const mostKeys = 100
 
-// tableOfKeys is the keys that share a semaphore.
+// tableOfKeys is the keys that share a semaphore, in the order of view.Tree.
 func tableOfKeys(t io.Writer, keys []view.Key) {
 	if len(keys) == 0 {
 		return
 	}
 	fmt.Fprintf(t, "KEY\tHELD\tCAP\tSHARE\tWAITING\tLONGEST\tWHY\n")
-	sorted := view.MostWaiting(keys)
-	for _, k := range sorted[:min(mostKeys, len(sorted))] {
+	for _, k := range keys[:min(mostKeys, len(keys))] {
 		most, longest := "-", "-"
 		if k.Cap > 0 {
 			most = fmt.Sprint(k.Cap)
@@ -155,11 +166,23 @@ func tableOfKeys(t io.Writer, keys []view.Key) {
 		if k.Waiting > 0 {
 			longest = brief(time.Duration(k.Oldest * float64(time.Second)))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(cmp.Or(k.Key, "(none)"), 60), k.Held, most, k.Share, k.Waiting, longest, printable(k.Why, 100))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%s\t%s\n", inTree(k.Key), k.Held, most, k.Share, k.Waiting, longest, printable(k.Why, 100))
 	}
 	if n := len(keys) - mostKeys; n > 0 {
 		fmt.Fprintf(t, "and %d more\n", n)
 	}
+}
+
+// inTree is the last name of a key, two cells further to the right for each level above it.
+func inTree(key engine.Key) string {
+	last := key
+	if above := tree.Above(key); tree.Own(key) {
+		last = key[len(tree.Above(above)):]
+	} else {
+		last = key[len(above):]
+	}
+	last = engine.Key(strings.TrimPrefix(string(last), engine.KeySeparator))
+	return strings.Repeat("  ", tree.Level(key)-1) + printable(view.Title(last), 60)
 }
 
 // brief is a duration with as many digits as an eye wants.

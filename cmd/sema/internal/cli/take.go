@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +17,8 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/tree"
+	"sema/internal/view"
 )
 
 // takeFlags are the flags of commands that take a permit.
@@ -21,8 +26,10 @@ type takeFlags struct {
 	limit        int
 	limitGiven   bool
 	weight       int
-	key          string
-	perKey       int
+	key          engine.Key
+	keyText      string
+	caps         sema.Caps
+	capsText     string
 	headStart    time.Duration
 	wait         time.Duration
 	waitGiven    bool
@@ -46,11 +53,11 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print position, time waited and failed renewals on standard error")
 
-	flags.StringVar(&f.key, "key", "", "the tenant, host or other key that the permit counts for")
-	flags.IntVar(&f.perKey, "per-key", 0, "with -n: how much each key may hold (default: no more than -n in all)")
+	flags.StringVar(&f.keyText, "key", "", "the tenant, host or other key that the permit counts for: acme, or acme/alice")
+	flags.StringVar(&f.capsText, "caps", "", "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
-	lessUsed(cmd, "key", "per-key", "head-start", "on-conflict")
+	lessUsed(cmd, "key", "caps", "head-start", "on-conflict")
 }
 
 // policies are the values of --on-conflict.
@@ -63,10 +70,8 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	switch {
 	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
-	case cmd.Flags().Changed("per-key") && !f.limitGiven:
-		return usage("--limit N", "--per-key %d needs --limit", f.perKey)
-	case cmd.Flags().Changed("key") && f.key == "":
-		return usage("--key acme", "--key is empty")
+	case cmd.Flags().Changed("caps") && !f.limitGiven:
+		return usage("--limit N", "--caps %s needs --limit", printable(f.capsText, 60))
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
 	case f.wait < 0:
@@ -78,7 +83,41 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	case f.limitGiven && f.weight > f.limit && f.conflict == "refuse":
 		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
 	}
-	return nil
+	var err, wrong error
+	f.key, err = keyFlag(cmd, f.keyText)
+	f.caps, wrong = capsFlag(cmd, f.capsText)
+	return cmp.Or(err, wrong)
+}
+
+// keyFlag is the key of the flag --key; "" without it.
+func keyFlag(cmd *cobra.Command, text string) (engine.Key, error) {
+	if !cmd.Flags().Changed("key") {
+		return "", nil
+	}
+	key, err := engine.ParseKey(text)
+	switch _, escape := url.PathUnescape(text); {
+	case text == "":
+		return "", usage("--key acme", "--key is empty")
+	case escape != nil:
+		return "", usage("--key "+quote(strings.ReplaceAll(printable(text, 60), "%", "%25")), "--key %s: a percent sign in a name is %%25", printable(text, 60))
+	case strings.Count(text, "/") >= engine.MaxDepth:
+		return "", usage("%2F for a slash in a name", "--key %s: want at most %d names with slashes between", printable(text, 60), engine.MaxDepth)
+	case slices.Contains(strings.Split(text, "/"), ""):
+		return "", usage("--key acme/alice, or %2F for a slash in a name", "--key %s: a name is empty", printable(text, 60))
+	}
+	return key, err
+}
+
+// capsFlag are the caps of the flag --caps; none without it.
+func capsFlag(cmd *cobra.Command, text string) (sema.Caps, error) {
+	if !cmd.Flags().Changed("caps") {
+		return sema.Caps{}, nil
+	}
+	caps, err := view.ParseCaps(text)
+	if err != nil {
+		return caps, usage("--caps 20,4", "--caps %s: want a number for keys of one name, for those of two, and for those of three, with commas between; - is none", printable(text, 60))
+	}
+	return caps, nil
 }
 
 // tries reports whether there is no wait.
@@ -103,7 +142,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.Observer, o.Patient, o.PerKey = f.lease, w.observer(), true, f.perKey
+	o.Lease, o.Observer, o.Patient, o.Caps = f.lease, w.observer(), true, f.caps
 	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
 		o.OnConflict = sema.LimitStored
 	}
@@ -201,7 +240,7 @@ func (w *watch) ofKey() string {
 	if w.flags.key == "" {
 		return ""
 	}
-	return " of " + printable(w.flags.key, 40)
+	return " of " + printable(w.flags.key.String(), 40)
 }
 
 // observer passes on what happens.
@@ -224,15 +263,22 @@ func (w *watch) observer() sema.Observer {
 			d, _ := errors.AsType[*sema.LimitError](e.Err)
 			if w.flags.limitGiven || w.flags.verbose {
 				stored, wanted, set := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted), ""
-				if d.StoredPerKey != d.WantedPerKey {
-					stored, wanted = fmt.Sprintf("%d, %d per key", d.Stored, d.StoredPerKey), fmt.Sprintf("%d, %d per key", d.Wanted, d.WantedPerKey)
-					set = fmt.Sprintf(" --per-key %d", d.WantedPerKey)
+				if d.StoredCaps != d.WantedCaps {
+					stored, wanted = fmt.Sprintf("%d, %s", d.Stored, capsWords(d.StoredCaps)), fmt.Sprintf("%d, %s", d.Wanted, capsWords(d.WantedCaps))
+					set = " --caps " + view.CapsText(d.WantedCaps)
 				}
 				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
 					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), d.Wanted, set)
 			}
 		},
 	}
+}
+
+func capsWords(caps sema.Caps) string {
+	if caps == (sema.Caps{}) {
+		return "no caps"
+	}
+	return "caps " + caps.String()
 }
 
 // note has a line said by the goroutine that has the terminal, without ever blocking.
@@ -296,7 +342,7 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 	}
 	options := []sema.AcquireOption{sema.Weight(f.weight), sema.HeadStart(f.headStart)}
 	if f.key != "" {
-		options = append(options, sema.For(f.key))
+		options = append(options, sema.For(f.key.Names()...))
 	}
 	if try {
 		return w.sem.TryAcquire(ctx, options...)
@@ -391,10 +437,12 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	}
 	key, whose := "", ""
 	if k := w.flags.key; k != "" {
-		key = " --key " + quote(k)
-		for _, one := range st.Keys {
-			if one.Key == k && one.Cap > 0 {
-				whose = fmt.Sprintf("%s holds %d of its %d, ", printable(k, 60), one.Held, one.Cap)
+		key = " --key " + quote(k.String())
+		for ; k != ""; k = tree.Above(k) {
+			for _, one := range st.Keys {
+				if one.Key == k && one.Cap > 0 {
+					whose += fmt.Sprintf("%s holds %d of its %d, ", printable(k.String(), 60), one.Held, one.Cap)
+				}
 			}
 		}
 	}

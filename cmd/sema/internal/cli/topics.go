@@ -141,7 +141,7 @@ Audit log. Each line is a JSON object about a change by an operator, or about a
 request that was refused for want of a right:
   time, who (name of the token), from, what (limit, unset-limit, set-key,
   unset-key, pause, unpause, revoke, release, remove, adapt, refused, missed),
-  name, permit, caller, limit, per_key, key, cap, share, request, lines, result
+  name, permit, caller, limit, caps, key, cap, share, request, lines, result
 
 History. The dashboard shows who held what when, for an hour. For that the
 server looks at all semaphores every five seconds. With --history 72h

@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -17,13 +18,17 @@ waits. Without PERMIT it is about a run that would ask now, with weight -w and
 key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
 
   sema why downloads
-  sema why api --key acme`
+  sema why api --key acme/alice`
 
 func (p *program) whyCommand() *cobra.Command {
-	weight, key := 1, ""
+	weight, keyText := 1, ""
 	cmd := p.newCommand("why [flags] NAME [PERMIT]", "Say who is in front, since when, and what they are", whyHelp, func(cmd *cobra.Command, args []string) error {
 		if weight < 1 {
 			return usage("-w 1", "weight %d: want 1 or more", weight)
+		}
+		key, err := keyFlag(cmd, keyText)
+		if err != nil {
+			return err
 		}
 		st, err := p.state(cmd.Context(), args[0])
 		if err != nil {
@@ -42,10 +47,11 @@ func (p *program) whyCommand() *cobra.Command {
 		return p.write("%s", aligned(func(t io.Writer) { w.text(t, args[0]) }))
 	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
-	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: key of the run that would ask")
+	cmd.Flags().StringVar(&keyText, "key", "", "without PERMIT: key of the run that would ask")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
-  name, limit, used, permit ("" without PERMIT), key, weight, waits (false: it
-    holds the permit, or would get one at once), reason (a few words), position
+  name, limit, used, permit ("" without PERMIT), key (a text, or a list of several
+    names), weight, waits (false: it holds the permit, or would get one at once),
+    reason (what is in front, at the last name of the key first), position
     (from 1, among those of its key; 0: it does not wait), weight_before (of the
     waiters of its key before it)
   holders, before: lists as "sema show --json" has them as holders and waiters`)
@@ -56,7 +62,7 @@ func (p *program) whyCommand() *cobra.Command {
 type why struct {
 	st       sema.State
 	permit   string
-	key      string
+	key      engine.Key
 	weight   int // 0: there is no such permit
 	position int // 0: it does not wait
 	before   []engine.Waiter
@@ -64,7 +70,7 @@ type why struct {
 }
 
 // whyOf finds a permit by its id; "" is one that would be asked for now, for a key.
-func whyOf(st sema.State, permit, key string, weight int) why {
+func whyOf(st sema.State, permit string, key engine.Key, weight int) why {
 	w := why{st: st, permit: permit, key: key, weight: weight}
 	for _, h := range st.Holders {
 		if h.ID == permit {
@@ -96,26 +102,37 @@ func (w why) free() bool {
 	if w.st.Paused || w.st.Used+w.weight > w.st.Limit || len(w.before) > 0 {
 		return false
 	}
-	if len(w.st.Keys) == 0 {
+	if w.keyless() {
 		return len(w.st.Waiters) == 0
 	}
-	inTurn := func(k engine.KeyState) bool { return k.Waiting > 0 && !k.Full }
-	k := w.keyState()
-	return !slices.ContainsFunc(w.st.Keys, inTurn) && (k.Cap == 0 || k.Held+w.weight <= k.Cap)
+	return !slices.ContainsFunc(w.path(w.asked().Keys), func(k engine.KeyState) bool {
+		return k.Full || k.Before > 0 || k.Cap > 0 && w.weight > k.Cap
+	})
 }
 
-// keyState is the key's; of one that nobody uses, what it would be.
-func (w why) keyState() engine.KeyState {
-	for _, k := range w.st.Keys {
-		if k.Key == w.key {
-			return k
+// keyless reports whether nothing tells keys apart.
+func (w why) keyless() bool { return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) }
+
+// path is the key and those above it, from the last name on; of one that nobody uses, what it would be. Callers
+// of a key that has others below it have a queue of their own there.
+func (w why) path(keys []engine.KeyState) (list []engine.KeyState) {
+	key := w.key
+	if key != "" && slices.ContainsFunc(keys, func(k engine.KeyState) bool { return tree.Above(k.Key) == key }) {
+		key += engine.KeySeparator
+	}
+	for n := tree.Level(key); n > 0; n-- {
+		at := slices.IndexFunc(keys, func(k engine.KeyState) bool { return k.Key == key })
+		switch {
+		case at >= 0:
+			list = append(list, keys[at])
+		case key == "" || tree.Own(key):
+			list = append(list, engine.KeyState{Key: key, Share: engine.DefaultShare})
+		default:
+			list = append(list, engine.KeyState{Key: key, Cap: capFor(w.st, key), Share: engine.DefaultShare})
 		}
+		key = tree.Above(key)
 	}
-	k := engine.KeyState{Key: w.key, Cap: w.st.PerKey, Share: engine.DefaultShare}
-	if w.key == "" {
-		k.Cap = 0
-	}
-	return k
+	return list
 }
 
 // reason is the answer in a few words.
@@ -132,22 +149,47 @@ func (w why) reason() string {
 // asked is the state as it is once the permit has been asked for.
 func (w why) asked() sema.State {
 	st := w.st
-	if w.permit != "" || len(st.Keys) == 0 {
+	if w.permit != "" || w.keyless() {
 		return st
 	}
-	k := w.keyState()
-	if k.Waiting == 0 {
-		k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
-		k.Before = 0
-		for _, other := range st.Keys {
-			// Of two that hold as much, the one that waits already goes first.
-			if other.Waiting > 0 && !other.Full && other.Held*engine.DefaultShare/other.Share <= k.Held*engine.DefaultShare/k.Share {
-				k.Before++
-			}
+	st.Keys = slices.Clone(st.Keys)
+	for above := tree.Above(w.key); above != ""; above = tree.Above(above) {
+		is := func(k engine.KeyState) bool { return k.Key == above }
+		isBelow := func(k engine.KeyState) bool { return tree.Above(k.Key) == above }
+		if i := slices.IndexFunc(st.Keys, is); i >= 0 && !slices.ContainsFunc(st.Keys, isBelow) {
+			// The callers that it has had alone are beside those below it from now on.
+			k := st.Keys[i]
+			st.Keys = append(st.Keys, engine.KeyState{Key: above + engine.KeySeparator, Held: k.Held, Waiting: k.Waiting, Share: engine.DefaultShare})
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(st.Keys), func(o engine.KeyState) bool { return o.Key == k.Key })
-	st.Keys = append(others, k)
+	turn := tree.InTurn(st.Keys)
+	inTurn := func(key engine.Key) bool {
+		i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key })
+		return i >= 0 && turn[i]
+	}
+	var path []engine.KeyState
+	first := len(w.before) == 0 // the permit is the first that this key waits for
+	for _, k := range w.path(st.Keys) {
+		waits := inTurn(k.Key)
+		if first {
+			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
+		}
+		if first && !waits {
+			k.Before = 0
+			for i, other := range st.Keys {
+				// Of two that hold as much, the one that waits already goes first.
+				if turn[i] && tree.Above(other.Key) == tree.Above(k.Key) && other.Held*engine.DefaultShare/other.Share <= k.Held*engine.DefaultShare/k.Share {
+					k.Before++
+				}
+			}
+		}
+		first = first && !k.Full && k.Before == 0
+		path = append(path, k)
+	}
+	others := slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool {
+		return slices.ContainsFunc(path, func(k engine.KeyState) bool { return k.Key == o.Key })
+	})
+	st.Keys = append(others, path...)
 	return st
 }
 
@@ -158,7 +200,7 @@ func (w why) text(t io.Writer, name string) {
 	case w.permit != "":
 		subject = w.permit
 	case w.key != "":
-		subject += " for " + printable(w.key, 60)
+		subject += " for " + printable(w.key.String(), 60)
 	}
 	fmt.Fprintf(t, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
@@ -184,7 +226,7 @@ type whyJSON struct {
 	Limit    int           `json:"limit"`
 	Used     int           `json:"used"`
 	Permit   string        `json:"permit"`
-	Key      string        `json:"key"`
+	Key      engine.Key    `json:"key"`
 	Weight   int           `json:"weight"`
 	Waits    bool          `json:"waits"`
 	Reason   string        `json:"reason"`

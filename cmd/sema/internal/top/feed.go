@@ -29,7 +29,7 @@ type page struct {
 	list    []watch.Summary
 	total   int
 	state   engine.State
-	keys    []view.Key // of the state, the one that most wait for first
+	keys    []view.Key // of the state, each followed by those below it
 	err     error
 }
 
@@ -101,7 +101,7 @@ func (f *feed) look(w subject) page {
 	if w.name != "" {
 		p.state, p.err = f.watcher.State(ctx, w.name)
 		p.state.Holders = view.ByToken(p.state.Holders) // lines that change places cannot be read
-		p.keys = view.MostWaiting(view.KeysOf(p.state))
+		p.keys = view.Tree(view.KeysOf(p.state), p.state.Caps)
 		return p
 	}
 	p.list, p.total, p.err = f.watcher.Summaries(ctx, w.query)

@@ -145,7 +145,7 @@ func (m *model) cursor() (s watch.Summary, gone bool) {
 func (m *model) ids() (list []string) {
 	if m.byKey {
 		for _, k := range m.one.keys {
-			list = append(list, k.Key)
+			list = append(list, string(k.Key))
 		}
 		return list
 	}

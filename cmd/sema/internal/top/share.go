@@ -2,15 +2,20 @@ package top
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
+	"sema/engine"
+	"sema/internal/tree"
 	"sema/internal/view"
 )
 
 // keyWidth is how wide the column of keys is.
 const keyWidth = 20
 
-// keyRow is a key in one line.
+// keyRow is a key in one line, a cell further to the right for each level.
 func (m *model) keyRow(k view.Key) string {
 	most, longest := "-", "-"
 	if k.Cap > 0 {
@@ -23,7 +28,8 @@ func (m *model) keyRow(k view.Key) string {
 	if k.Ruled {
 		share += "*"
 	}
-	return m.keyColumns(keyName(k.Key), fmt.Sprint(k.Waiting), longest, fmt.Sprint(k.Held), most, share, clean(k.Why))
+	indent := tree.Level(k.Key) - 1
+	return m.keyColumns(strings.Repeat(" ", indent)+keyCell(k.Key, keyWidth-indent), fmt.Sprint(k.Waiting), longest, fmt.Sprint(k.Held), most, share, clean(k.Why))
 }
 
 func (m *model) keyColumns(key, waiting, longest, held, most, share, why string) string {
@@ -43,10 +49,14 @@ func (m *model) keyDetail() []string {
 	return []string{m.line(plain, "key "+keyName(k.Key)), m.line(plain, text)}
 }
 
-// keyName is a key for human eyes.
-func keyName(key string) string {
-	if key == "" {
-		return "(none)"
+// keyCell is a key in at most so many cells: of several names it keeps the end, as the names in front are in the rows above.
+func keyCell(key engine.Key, width int) string {
+	name := keyName(key)
+	if over := ansi.StringWidth(name) - width; over > 0 && tree.Level(key) > 1 {
+		return ansi.TruncateLeft(name, over+1, "…")
 	}
-	return clean(key)
+	return name
 }
+
+// keyName is a key for human eyes.
+func keyName(key engine.Key) string { return clean(view.Title(key)) }

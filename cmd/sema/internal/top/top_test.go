@@ -183,9 +183,9 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 		screens := m.View().Content
 		m.name = evil
 		m.one.state = engine.State{
-			Limit: 1, Keys: []engine.KeyState{{Key: evil, Held: 1, Waiting: 1, Cap: 1, Full: true}},
-			Holders: []engine.Holder{{ID: evil, Key: evil, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
-			Waiters: []engine.Waiter{{ID: evil, Key: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
+			Limit: 1, Keys: []engine.KeyState{{Key: engine.Key(evil), Held: 1, Waiting: 1, Cap: 1, Full: true}},
+			Holders: []engine.Holder{{ID: evil, Key: engine.Key(evil), Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
+			Waiters: []engine.Waiter{{ID: evil, Key: engine.Key(evil), Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
 		}
 		m.one.keys = view.KeysOf(m.one.state)
 		screens += m.View().Content
@@ -319,7 +319,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 			t.Errorf("a semaphore without keys:\n%s", v.screen())
 		}
 		v.key("esc")
-		s := semaphoreOf(t, e, "llm", 3, 2)
+		s := semaphoreOf(t, e, "llm", 3, sema.Caps{2})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -341,7 +341,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 		v.key("up")
 		v.until("> llm")
 		v.key("enter")
-		v.until("3 keys, 2 per key")
+		v.until("3 keys, caps 2")
 		v.until("t by key")
 		v.key("end")
 		v.until("2. ") // of acme, though it is the third of all
@@ -372,10 +372,54 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 	})
 }
 
+// Keys of several names are rows of a tree, and a selected one is named as a whole.
+func TestTheKeysBelowAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		s := semaphoreOf(t, e, "llm", 9, sema.Caps{4, 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		for _, path := range [][]string{{"acme", "alice"}, {"acme", "alice"}, {"acme", "alice"}, {"acme"}, {"acme", "a very long name indeed"}, {"acme"}, {"beta"}} {
+			all.Go(func() {
+				p, err := s.Acquire(ctx, sema.For(path...))
+				if err == nil {
+					<-ctx.Done()
+					_ = p.Release()
+				}
+			})
+			synctest.Wait()
+		}
+		v := viewed(t, e, Options{})
+		v.until("> llm")
+		v.key("enter")
+		v.until("5 keys, caps 4,2")
+		v.until("acme/alice")
+		v.until("…name indeed") // of several names the end is shown
+		v.key("t")
+		for _, row := range []string{
+			"> acme                       2", "   acme/alice                1", "   acme itself               1",
+			"   …y long name indeed       0", "  beta                       0",
+		} {
+			v.until(row)
+		}
+		v.until("acme holds 4 of its 4")
+		v.key("down")
+		v.until("key acme/alice\n")
+		v.until("waits: acme/alice holds 2 of its 2; acme holds 4 of its 4")
+		v.key("down")
+		v.until("key acme itself")
+		v.until("waits: acme holds 4 of its 4")
+		v.fits()
+	})
+}
+
 // semaphoreOf is a client of a semaphore that keys share.
-func semaphoreOf(t *testing.T, e sema.Engine, name string, limit, perKey int) *sema.Semaphore {
+func semaphoreOf(t *testing.T, e sema.Engine, name string, limit int, caps sema.Caps) *sema.Semaphore {
 	t.Helper()
-	s, err := sema.New(e, name, limit, &sema.Options{Caps: sema.Caps{perKey}})
+	s, err := sema.New(e, name, limit, &sema.Options{Caps: caps})
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

@@ -170,8 +170,8 @@ func (m *model) viewOne() []string {
 		}
 		if n := len(m.one.keys); n > 0 {
 			head += fmt.Sprintf("  %d keys", n)
-			if st.PerKey > 0 {
-				head += fmt.Sprintf(", %d per key", st.PerKey)
+			if st.Caps != (engine.Caps{}) {
+				head += ", caps " + st.Caps.String()
 			}
 		}
 	}
@@ -207,6 +207,9 @@ func (m *model) viewOne() []string {
 	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, rows, keys, m.one.err)
 }
 
+// whoseWidth is how wide the column of keys is beside holders and waiters.
+const whoseWidth = 12
+
 // who describes a holder or a waiter in one line.
 func (m *model) who(row int) string {
 	st := m.one.state
@@ -219,7 +222,7 @@ func (m *model) who(row int) string {
 		if h.Token != 0 {
 			since = Brief(h.Age)
 		}
-		return m.wide(state, keyName(h.Key), fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(called(h.Client)))
+		return m.wide(state, keyCell(h.Key, whoseWidth), fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(called(h.Client)))
 	}
 	w := st.Waiters[row-len(st.Holders)]
 	label := clean(called(w.Client))
@@ -227,13 +230,13 @@ func (m *model) who(row int) string {
 		label += fmt.Sprintf(" (+%d)", w.Behind)
 	}
 	place := view.Before(st, row-len(st.Holders)) + 1
-	return m.wide(fmt.Sprintf("%d.", place), keyName(w.Key), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
+	return m.wide(fmt.Sprintf("%d.", place), keyCell(w.Key, whoseWidth), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
 }
 
 func (m *model) wide(state, key, weight, since, lease, host, pid, label string) string {
 	state = pad(state, 7)
 	if len(m.one.keys) > 0 {
-		state += " " + pad(key, 12)
+		state += " " + pad(key, whoseWidth)
 	}
 	return fmt.Sprintf("%s %6s %7s %7s %s %7s %s", state, weight, since, lease, pad(host, 16), pid, label)
 }
@@ -242,7 +245,7 @@ func (m *model) wide(state, key, weight, since, lease, host, pid, label string) 
 func (m *model) detail() []string {
 	st := m.one.state
 	id := "permit " + clean(m.id())
-	of := func(k string) string {
+	of := func(k engine.Key) string {
 		if len(m.one.keys) == 0 {
 			return ""
 		}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sema/engine"
+	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
+)
+
+// full is what is said of a key at its cap.
+var full = regexp.MustCompile(`\S+ holds \d+ of its \d+`)
+
+// TestWhyForesees compares what is said before a run has asked with what is said afterwards: its position, the
+// full keys of its path, and whether its weight is too large. It leaves out the order among keys that hold as much:
+// a snapshot does not tell it.
+func TestWhyForesees(t *testing.T) {
+	outcomes := map[string]int{}
+	for world := range uint64(400) {
+		draw := rand.New(rand.NewPCG(world, 1))
+		e := memengine.New()
+		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
+		expect.OK(t, err)
+		number := uint64(0)
+		step := func(r protocol.Request) protocol.Answer {
+			number++
+			r.ID.Client, r.ID.Number = s.Client(), number
+			reply, err := s.Step(t.Context(), protocol.Call{Number: number, Requests: []protocol.Request{r}})
+			expect.OK(t, err)
+			return reply.Answers[0]
+		}
+		depth := draw.IntN(engine.MaxDepth) + 1
+		key := func() engine.Key {
+			var names []string
+			for range draw.IntN(depth + 1) {
+				names = append(names, string(rune('a'+draw.IntN(2))))
+			}
+			return engine.Key(strings.Join(names, engine.KeySeparator))
+		}
+		caps := engine.Caps{draw.IntN(5), draw.IntN(4), draw.IntN(3)}
+		ask := func(key engine.Key, weight int) (string, protocol.Answer) {
+			a := step(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: weight}, Key: string(key), Limit: 6, Caps: caps, Lease: time.Hour, Ticket: time.Hour, Wait: true})
+			return engine.ID{Client: s.Client(), Number: number, Weight: weight}.String(), a
+		}
+		ask("", 1)
+		for range draw.IntN(14) {
+			if k := key(); k != "" && draw.IntN(4) == 0 {
+				step(protocol.Request{Kind: protocol.SetKey, Key: string(k), Cap: draw.IntN(5), Share: []int{50, 100, 300}[draw.IntN(3)]})
+			} else {
+				ask(k, draw.IntN(3)+1)
+			}
+		}
+		for range 4 {
+			key, weight := key(), draw.IntN(3)+1
+			before, err := s.State(t.Context())
+			expect.OK(t, err)
+			foreseen := whyOf(before, "", key, weight)
+			id, answer := ask(key, weight)
+			after, err := s.State(t.Context())
+			expect.OK(t, err)
+			is := whyOf(after, id, "", 0)
+			wrong, said := foreseen.position != is.position, full.FindAllString(foreseen.reason(), -1)
+			switch never := strings.HasPrefix(foreseen.reason(), "never: "); {
+			case answer.Status == protocol.TooHeavy || never:
+				wrong = answer.Status != protocol.TooHeavy || !never
+			case strings.Contains(foreseen.reason(), " before "): // not if both hold as much, and it waits for less
+				wrong = false
+			case is.position > 0:
+				wrong = wrong || fmt.Sprint(said) != fmt.Sprint(full.FindAllString(is.reason(), -1))
+			}
+			outcomes[fmt.Sprint(answer.Status == protocol.TooHeavy, is.position > 0, len(said))]++
+			if wrong {
+				t.Errorf("world %d: %v, weight %d: %d, %s; foreseen: %d, %s in\n%+v", world, key, weight, is.position, is.reason(), foreseen.position, foreseen.reason(), before.Keys)
+			}
+		}
+		expect.OK(t, s.Close())
+		expect.OK(t, e.Close())
+	}
+	if len(outcomes) < 5 {
+		t.Errorf("this shows little: %v", outcomes)
+	}
+}
