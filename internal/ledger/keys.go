@@ -118,7 +118,7 @@ func (l *Ledger) branch(k *key) {
 	l.stepOut(k)
 	k.own = &key{name: k.name + engine.KeySeparator, up: k, held: k.held, waiting: k.waiting, queue: k.queue}
 	k.queue = nil
-	if k.waiting > 0 { // an unused one would be forgotten, before there is one below it
+	if k.waiting > 0 {
 		l.reposition(k.own)
 	}
 }
@@ -219,7 +219,7 @@ func (l *Ledger) reposition(k *key) {
 // behind those that were not.
 func (l *Ledger) served(k *key) {
 	for n := k.leaf(); n.up != nil; n = n.up {
-		l.stepOut(n) // while it still stands where its old seq says
+		l.stepOut(n)
 		n.up.time = max(n.up.time, n.tag)
 		if n.waiting > 0 {
 			l.goLast(n)
@@ -431,7 +431,17 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 			waiting[n]++
 		}
 	}
+	listed := func(k *key) bool { return k.waiting > 0 || k.held > 0 || k.ruled }
+	above := map[*key]bool{} // those with others below them, beside which their own callers are listed
+	for _, k := range ks.sorted() {
+		if k.depth > 0 && listed(k) {
+			above[k.up] = true
+		}
+	}
 	show := func(k *key, before int) {
+		if k.name != "" && k.depth == 0 && !above[k.up] {
+			return
+		}
 		most := l.capOf(k)
 		if most == engine.MaxLimit {
 			most = 0
@@ -451,7 +461,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 		walk(k)
 	}
 	for _, k := range ks.sorted() {
-		if k.where == nowhere && (k.waiting > 0 || k.held > 0 || k.ruled) {
+		if k.where == nowhere && listed(k) {
 			show(k, 0)
 		}
 	}
