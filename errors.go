@@ -79,7 +79,14 @@ func (e *LimitError) Error() string {
 	if e.StoredCaps == e.WantedCaps {
 		return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
 	}
-	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, e.StoredCaps, e.Wanted, e.WantedCaps)
+	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, withCaps(e.StoredCaps), e.Wanted, withCaps(e.WantedCaps))
+}
+
+func withCaps(c engine.Caps) string {
+	if c == (engine.Caps{}) {
+		return "no caps"
+	}
+	return "caps " + c.String()
 }
 
 // WeightError says that a request weighs more than the stored limit, or more than the cap

@@ -28,7 +28,7 @@ func (e *env) acquireFor(s *semaphore, key string, n int) *permit {
 func (e *env) keyState(s *semaphore, key string) (of engine.KeyState) {
 	e.Helper()
 	for _, k := range e.state(s).Keys {
-		if k.Key == key {
+		if string(k.Key) == key {
 			return k
 		}
 	}
@@ -141,29 +141,29 @@ var keyTests = []test{
 	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
 		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{3}}), "a", 3))
 		seen := make(chan sema.Event, 10)
-		adopts := e.sem(9, &sema.Options{PerKey: 1, OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
+		adopts := e.sem(9, &sema.Options{Caps: sema.Caps{1}, OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
 		e.release(e.acquireFor(adopts, "a", 3))
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := differs(<-seen); told.WantedPerKey != 1 || told.StoredPerKey != 3 || len(seen) != 0 {
+		if told := differs(<-seen); told.WantedCaps != (sema.Caps{1}) || told.StoredCaps != (sema.Caps{3}) || len(seen) != 0 {
 			e.Errorf("reported %+v, and %d more", told, len(seen))
 		}
 		_, err := e.sem(9, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(e.ctx(), sema.For("a"))
-		if refused, ok := errors.AsType[*sema.LimitError](err); !ok || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
+		if refused, ok := errors.AsType[*sema.LimitError](err); !ok || refused.StoredCaps != (sema.Caps{3}) || refused.WantedCaps != (sema.Caps{}) || !strings.Contains(err.Error(), "caps 3") {
 			e.Errorf("refused: %v", err)
 		}
 		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{4}}), "a", 4))
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 8, Caps: sema.Caps{5}}))
 		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{1}}), "a", 5))
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 7})) // leaves it
-		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 5 {
+		if st := e.state(adopts); st.Limit != 7 || st.Caps != (sema.Caps{5}) {
 			e.Errorf("%+v", st)
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{6}})) // leaves the limit
-		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 6 || !st.Pinned {
+		if st := e.state(adopts); st.Limit != 7 || st.Caps != (sema.Caps{6}) || !st.Pinned {
 			e.Errorf("%+v", st)
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{sema.MaxLimit}}))
-		if st := e.state(adopts); st.PerKey != 0 {
+		if st := e.state(adopts); st.Caps != (sema.Caps{}) {
 			e.Errorf("%+v", st)
 		}
 		e.release(e.acquireFor(adopts, "a", 7))
@@ -313,13 +313,13 @@ var keyTests = []test{
 				}
 			}
 		}
-		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Share: -1}, {Share: engine.MaxShare + 1}, {Limit: 1, PerKey: 1}} {
+		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Share: -1}, {Share: engine.MaxShare + 1}, {Limit: 1, Caps: sema.Caps{1}}} {
 			var bad *sema.ArgumentError
 			if err := e.operator().Set(e.ctx(), rule, "a"); !errors.As(err, &bad) {
 				e.Errorf("%+v: %v", rule, err)
 			}
 		}
-		for _, rule := range []sema.Rule{{}, {Limit: -1}, {PerKey: -1}, {Limit: 1, Share: 1}} {
+		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Caps: sema.Caps{0, -1}}, {Limit: 1, Share: 1}} {
 			var bad *sema.ArgumentError
 			if err := e.operator().Set(e.ctx(), rule); !errors.As(err, &bad) {
 				e.Errorf("%+v: %v", rule, err)

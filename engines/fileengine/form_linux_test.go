@@ -139,7 +139,7 @@ func TestFormsOfLogs(t *testing.T) {
 				}
 			}
 			keyed := a.ask(true)
-			keyed.Key, keyed.PerKey = "acme", 1
+			keyed.Key, keyed.Caps = "acme", engine.Caps{1}
 			a.status(t, keyed)
 			a.status(t, protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: 5, Bad: 2, Waited: 1}})
 			a.status(t, protocol.Request{Kind: protocol.SetLimit, Limit: 2, Pin: true})

@@ -52,6 +52,17 @@ func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 
 func (j *judge) key(t *rapid.T) string { return rapid.SampledFrom(j.names).Draw(t, "key") }
 
+// caps are caps of keys, mostly of those with one name.
+func (j *judge) caps(t *rapid.T, least, most int) (c engine.Caps) {
+	c[0] = rapid.IntRange(least, most).Draw(t, "cap")
+	for i := range c[1:] {
+		if one(t, 3, "deeper") {
+			c[i+1] = rapid.IntRange(least, most).Draw(t, "cap")
+		}
+	}
+	return c
+}
+
 func (j *judge) newID(client string) engine.ID {
 	j.number++
 	return engine.ID{Client: client, Number: j.number, Weight: 1}
@@ -97,7 +108,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
 		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
-			r.PerKey = rapid.IntRange(-1, 4).Draw(t, "per key")
+			r.Caps = j.caps(t, -1, 4)
 		}
 		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
 			r.Limit = 0
@@ -120,7 +131,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
-			r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
+			r.Key, r.Caps = j.key(t), j.caps(t, 0, 3)
 		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
@@ -167,7 +178,7 @@ func (j *judge) both(t *rapid.T) {
 				if r.Who != nil {
 					r.Who = j.who(t, r.ID)
 					if len(j.names) > 0 {
-						r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
+						r.Key, r.Caps = j.key(t), j.caps(t, 0, 3)
 					}
 				}
 				c.Requests = append(c.Requests, r)

@@ -179,6 +179,6 @@ func counts(t failer, now int64, count *redis.Cmd) {
 		t.Fatalf("at %d the script counts %v for weight, tickets and both; there are %v", now, got, want)
 	}
 	if wrong, _ := values[5].([]any); len(wrong) > 0 {
-		t.Fatalf("at %d the records of the keys %q have another weight than their permits", now, wrong)
+		t.Fatalf("at %d the records of the keys %q have another weight or number of tickets than there are", now, wrong)
 	}
 }

@@ -35,26 +35,41 @@ var forTest = strings.NewReplacer(
 const (
 	// countLua returns the counters of the script and the counted values: weight,
 	// tickets, and entries of the state. The last value names the keys whose record has
-	// another weight than their permits.
+	// another weight or another number of tickets than the entries of them and of those below them.
 	countLua = `local raw = redis.call('HGET', KEYS[1], '')
 		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9]), 0, {}, {}} end
 		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
 		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}, {}} end -- the next step takes the rest for gone
-		local held, wrong, records = {}, {}, redis.call('HGETALL', KEYS[8]) -- without those of the server, keys are 8
-		local permits = records[1] and redis.call('HGETALL', KEYS[1]) or {}
-		for k = 1, #permits, 2 do
-			local id, value, key = permits[k], permits[k + 1], nil
-			local first = id ~= '' and string.char(string.byte(value)) or ''
-			if first == 'h' or first == 'r' then key = '' end
-			if first == 'H' or first == 'R' then key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1) end
-			if key then held['k' .. key] = (held['k' .. key] or 0) + string.match(id, '%d+$') end
+		local held, wrong, records, stored, ready = {}, {}, redis.call('HGETALL', KEYS[8]), {}, 0 -- without those of the server, keys are 8
+		for k = 1, #records, 2 do stored[records[k]] = records[k + 1] end
+		local entries = records[1] and redis.call('HGETALL', KEYS[1]) or {}
+		local function inner(name) return stored[name] and string.byte(stored[name], 33) >= 2 end
+		for k = 1, #entries, 2 do
+			local id, value = entries[k], entries[k + 1]
+			local first = id ~= '' and string.byte(value) or 0
+			local size = (first == TICKETED or first == 81) and TICKET_SIZE or PERMIT_SIZE
+			local key = first >= 97 and '' or first > 0 and string.sub(value, size + 1, string.find(value, '\0', size + 1, true) - 1)
+			local at = 0
+			while key and at do
+				at = string.find(key, '\1', at + 1, true)
+				local parts = {at and string.sub(key, 1, at - 1) or key}
+				if not at and inner('k' .. key) then parts[2] = key .. '\1' end
+				for _, part in ipairs(parts) do
+					local sum = held['k' .. part] or {0, 0}
+					held['k' .. part] = sum
+					if size == PERMIT_SIZE then sum[1] = sum[1] + string.match(id, '%d+$') else sum[2] = sum[2] + 1 end
+				end
+			end
 		end
-		for k = 1, #records, 2 do
-			local name = records[k]
-			if name ~= '' and struct.unpack('<d', records[k + 1]) ~= (held[name] or 0) then wrong[#wrong + 1] = name end
+		for name, record in pairs(stored) do
+			local sum, has, n, _, _, bits, where = held[name] or {0, 0}, 0, 0, nil, nil, 2, 0
+			if name ~= '' then has, n, _, _, bits, where = struct.unpack('<ddddBB', record) end
+			if name ~= '' and (has ~= sum[1] or n ~= sum[2]) then wrong[#wrong + 1] = name .. ' ' .. has .. '/' .. sum[1] .. ' ' .. n .. '/' .. sum[2] end
+			if bits < 2 and where == 1 then ready = ready + 1 end
 			held[name] = nil
 		end
 		for name in pairs(held) do wrong[#wrong + 1] = name end
+		if stored[''] and struct.unpack('<d', stored[''], 65) ~= ready then wrong[#wrong + 1] = 'leaves in turn' end
 		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1), wrong}`
 
 	// passLua shortens all times to live by so many milliseconds.
@@ -143,6 +158,9 @@ func (b *bench) check(t *rapid.T) {
 	j := newJudge(b, one(t, 32, "crowd"))
 	if one(t, 2, "keys") {
 		j.names = []string{"", "a", "b", "ab", "\u00ff\U0010ffff"}[rapid.IntRange(0, 3).Draw(t, "first"):]
+		if one(t, 2, "paths") {
+			j.names = []string{"", "b", "a", "a\x01x", "a\x01y", "a\x01x\x01m", "b\x01x"}[rapid.IntRange(0, 4).Draw(t, "first path"):]
+		}
 	}
 	actions := map[string]func(*rapid.T){
 		"":      j.look,

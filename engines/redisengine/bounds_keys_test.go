@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sema/engine"
 	"sema/internal/protocol"
 )
 

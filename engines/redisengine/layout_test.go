@@ -107,7 +107,7 @@ func makeLayout(t *testing.T) []byte {
 	keyed := session("keyed")
 	for n, key := range []string{"acme", "acme", "beta", "", "acme"} {
 		r := ask(uint64(n+1), 1)
-		r.Key, r.PerKey = key, 1
+		r.Key, r.Caps[0] = key, 1
 		keyed(r)
 	}
 	keyed(protocol.Request{Kind: protocol.SetKey, Key: "beta", Cap: 2, Share: 300})

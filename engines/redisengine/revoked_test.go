@@ -19,7 +19,7 @@ func TestARevokedPermitIsReleasedForItsKey(t *testing.T) {
 	step := func(r protocol.Request, number uint64, want protocol.Status) {
 		t.Helper()
 		calls++
-		r.ID, r.Limit, r.PerKey, r.Lease, r.Ticket = engine.ID{Client: s.Client(), Number: number, Weight: 1}, 5, 1, time.Minute, time.Minute
+		r.ID, r.Limit, r.Caps[0], r.Lease, r.Ticket = engine.ID{Client: s.Client(), Number: number, Weight: 1}, 5, 1, time.Minute, time.Minute
 		reply, err := s.Step(expect.Within(t), protocol.Call{Number: calls, Requests: []protocol.Request{r}})
 		expect.OK(t, err)
 		if got := reply.Answers[0].Status; got != want {

@@ -1,36 +1,79 @@
 -- The rules for keys with names: their order, and their records. They are functions of R,
 -- made together with those of rare.lua. Most have the names of functions of internal/ledger.
 
--- key returns the record of a key, which it reads or makes.
+-- key returns the record of a path, which it reads or makes.
 R.key = function(s, name)
+  if s.keys[name] then return s.keys[name] end
+  if string.find(name, '\1', 1, true) then R.fetch(s, {name}) end
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one.
+-- new_key makes a record from the stored text; false makes an empty one. The key above has others below it from
+-- now on.
 R.new_key = function(s, name, raw)
-  local k = {name = name, line = name == '' and 3 or 10, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
+  local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}
+  if name == '' then
+    k.line, k.depth = 3, 0
+  else
+    local up, last = string.match(name, '^(.*)\1(.*)$')
+    if up then
+      k.parent, k.last = up, last
+      local above = R.key(s, up)
+      k.depth = above.depth + 1
+      if last == '' then k.path, k.depth = up, 0 end
+      if not above.inner and last ~= '' then R.branch(s, above) end
+    end
+  end
   if raw then
-    k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head_place = struct.unpack(KEY, raw)
+    k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.time, k.head_place = struct.unpack(KEY, raw)
     if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
+    if k.ruled >= 2 then k.ruled, k.inner = k.ruled - 2, true end
   end
   s.keys[name] = k
   return k
 end
 
-R.key_of = function(s, id) return R.key(s, s.key_of[id] or '') end
+-- branch makes a key that was a leaf one with others below it. What it holds and waits for is that of its own
+-- callers from now on.
+R.branch = function(s, k)
+  local own = R.new_key(s, k.name .. '\1', false)
+  own.held, own.n, own.head, own.head_place, own.heads, own.places, own.tail, own.tail_place = k.held, k.n, k.head, k.head_place, k.heads, k.places, k.tail, k.tail_place
+  k.inner, k.head, k.heads, k.tail, k.changed, own.changed = true, nil, nil, nil, true, true
+  if k.n > 0 then
+    s.settled = false
+    if k.where == 1 then s.keyed.ready = s.keyed.ready - 1 end
+    R.reposition(s, own)
+  end
+end
 
--- fetch reads the records of several keys, and their heads, with two commands. It skips
+-- leaf returns the record where the callers of a path queue.
+R.leaf = function(s, path)
+  local k = R.key(s, path)
+  return k.inner and R.key(s, path .. '\1') or k
+end
+
+R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
+
+-- above returns the record of the key above; nil if that is the semaphore.
+R.above = function(s, k) return k.parent ~= '' and R.key(s, k.parent) or nil end
+
+-- fetch reads the records of several keys and of those above them, and their heads, with two commands. It skips
 -- those that were read before.
 R.fetch = function(s, names)
   local fields, missing, heads = {}, {}, {}
   for _, name in ipairs(names) do
-    if not s.keys[name] and not missing[name] then
-      missing[name], missing[#missing + 1], fields[#fields + 1] = true, name, 'k' .. name
-    end
+    local at = 0
+    repeat
+      at = string.find(name, '\1', at + 1, true)
+      local part = at and string.sub(name, 1, at - 1) or name
+      if not s.keys[part] and not missing[part] then
+        missing[part], missing[#missing + 1], fields[#fields + 1] = true, part, 'k' .. part
+      end
+    until not at
   end
   for from = 1, missing[2] and #fields or 0, 2000 do
     for i, raw in ipairs(redis.call('HMGET', KEYS[9], unpack(fields, from, math.min(from + 1999, #fields)))) do
-      R.new_key(s, missing[from + i - 1], raw)
+      if not s.keys[missing[from + i - 1]] then R.new_key(s, missing[from + i - 1], raw) end
     end
   end
   for _, name in ipairs(names) do
@@ -51,20 +94,20 @@ R.fetch_asked = function(s, q, n, at)
 end
 
 -- member is the member of lines for a ticket of a key with a name.
-R.member = function(k, id, place) return k.name .. '\0' .. struct.pack('>I8', place) .. id end
+R.member = function(k, id, place) return k.path .. '\0' .. struct.pack('>I8', place) .. id end
 
 -- some_named is some for a key with a name. s.foreign has the member of each id, for
 -- members that turn out to be no tickets.
 R.some_named = function(s, k, from, n, backwards)
   s.read_lines = true
-  local low, high, list, places = '[' .. k.name .. '\0', '(' .. k.name .. '\1', nil, {}
+  local low, high, list, places = '[' .. k.path .. '\0', '(' .. k.path .. '\1', nil, {}
   if backwards then
     list = redis.call('ZREVRANGEBYLEX', KEYS[10], high, low, 'LIMIT', from, n)
   else
     list = redis.call('ZRANGEBYLEX', KEYS[10], low, high, 'LIMIT', from, n)
   end
   for i, member in ipairs(list) do
-    places[i], list[i] = #member >= #k.name + 9 and struct.unpack('>I8', member, #k.name + 2) or 0, string.sub(member, #k.name + 10)
+    places[i], list[i] = #member >= #k.path + 9 and struct.unpack('>I8', member, #k.path + 2) or 0, string.sub(member, #k.path + 10)
     s.foreign[list[i]] = member
   end
   return list, places
@@ -73,7 +116,20 @@ end
 -- cap_of returns how much weight a key may hold.
 R.cap_of = function(s, k)
   if k.cap > 0 then return k.cap end
-  return k.name ~= '' and s.per_key > 0 and s.per_key or math.huge
+  local most = k.depth > 0 and s.caps and s.caps[k.depth] or 0
+  return most > 0 and most or math.huge
+end
+
+-- most_of returns the least of the limit and the caps of a leaf's path, and how many names the key has whose
+-- cap that is; 0 means the limit.
+R.most_of = function(s, k)
+  local most, depth = s.limit, 0
+  while k do
+    local cap = R.cap_of(s, k)
+    if cap < most then most, depth = cap, k.depth end
+    k = R.above(s, k)
+  end
+  return most, depth
 end
 
 -- lacks reports whether a key must give back weight before it may take this one. A
@@ -83,27 +139,56 @@ R.lacks = function(s, k, weight)
   return weight <= most and weight > most - k.held
 end
 
-R.shares = function(k) return k.share > 0 and k.share or 100 end
-
--- turn_member returns a key's member and score in the zset turn; nil if it is
--- not there.
-R.turn_member = function(k)
-  if k.where == 1 then return struct.pack('>I8I8', k.tag, k.seq) .. k.name, k.level end
-  if k.where == 2 then return k.name, ASIDE + k.level end
+-- lacking returns the lowest key of a leaf's path that lacks a weight; nil if none does.
+R.lacking = function(s, k, weight)
+  while k and not R.lacks(s, k, weight) do k = R.above(s, k) end
+  return k
 end
 
--- move puts a key to its place in turn or aside. A key that begins to wait, or with again, goes
--- behind all others of its level. The new member is added before the old one is removed: an empty
--- zset would be deleted, with its time to live. If a key moves before the one at which grant
--- stopped, grant must run again.
-R.move = function(s, k, again)
-  local old, old_score = R.turn_member(k)
-  if again or not old and k.n > 0 then
-    s.keyed.seq = s.keyed.seq + 1
-    k.base, k.seq = s.keyed.time, s.keyed.seq
+-- has_room reports whether each key of a leaf's path has room for a weight.
+R.has_room = function(s, k, weight)
+  while k and weight <= R.cap_of(s, k) - k.held do k = R.above(s, k) end
+  return not k
+end
+
+-- hold adds a weight to what a leaf holds, and those above it; count does that for its tickets.
+R.hold = function(s, k, weight)
+  while k do
+    k.held, k.changed = k.held + weight, true
+    k = R.above(s, k)
   end
-  k.where, k.changed = 0, true
-  local head = k.n > 0 and R.head(s, k)
+end
+
+R.count = function(s, k, n)
+  while k do
+    k.n, k.changed = k.n + n, true
+    k = R.above(s, k)
+  end
+end
+
+R.shares = function(k) return k.share > 0 and k.share or 100 end
+
+-- turn_member returns a key's member in the zset turn; nil if it is not there.
+R.turn_member = function(k)
+  if k.where == 1 then return k.parent .. '\0' .. struct.pack(TURN, k.level, k.tag, k.seq) .. k.last end
+  if k.where == 2 then return '\255' .. struct.pack('>I8', k.level) .. k.name end
+end
+
+-- go_last puts a key behind all others of its level. Its member stays until move.
+R.go_last = function(s, k)
+  k.old = k.old or R.turn_member(k)
+  s.keyed.seq = s.keyed.seq + 1
+  k.base, k.seq = (R.above(s, k) or s.keyed).time, s.keyed.seq
+end
+
+-- move puts a key to its place in turn or aside. A key that begins to wait goes behind all others of its level. The
+-- new member is added before the old one is removed: an empty zset would be deleted, with its time to live. If a key
+-- moves before the one at which grant stopped, grant must run again.
+R.move = function(s, k)
+  local old, was = k.old or R.turn_member(k), k.where
+  if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
+  k.where, k.changed, k.old = 0, true, nil
+  local head = k.n > 0 and R.first(s, k)
   if head then
     local weight = R.parse_id(head)
     if R.lacks(s, k, weight) then
@@ -111,93 +196,125 @@ R.move = function(s, k, again)
     else
       k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(k)))
     end
-  elseif k.n > 0 then
+  elseif k.n > 0 and not k.inner then
     s.lost, s.settled = true, false -- its tickets were deleted
   end
-  local new, score = R.turn_member(k)
+  if not k.inner then s.keyed.ready = s.keyed.ready + (k.where == 1 and 1 or 0) - (was == 1 and 1 or 0) end
+  local new = R.turn_member(k)
   if k == s.front and head ~= s.front_head then s.settled = false end
-  if new == old and score == old_score then return end
+  if new == old then return end
   if s.settled then
-    local f = s.front
-    if k == f or k.where == 1 and (f.where ~= 1 or k.level < f.level or k.level == f.level and (k.tag < f.tag or k.tag == f.tag and k.seq < f.seq)) then s.settled = false end
+    local f = s.front_at[k.parent]
+    if f and (k == f or k.where == 1 and (f.where ~= 1 or k.level < f.level or k.level == f.level and (k.tag < f.tag or k.tag == f.tag and k.seq < f.seq))) then s.settled = false end
   end
-  s.top, s.new_turn = nil, s.new_turn or not old
+  s.top[k.parent], s.new_turn = nil, s.new_turn or not old
   R.begin(s)
-  if new then redis.call('ZADD', KEYS[8], string.format(INTEGER, score), new) end
-  if old and old ~= new then redis.call('ZREM', KEYS[8], old) end
+  if new then redis.call('ZADD', KEYS[8], 0, new) end
+  if old then redis.call('ZREM', KEYS[8], old) end
 end
 
--- served moves a key whose head was granted behind those that were not served.
+-- settle notes the leaf at whose head grant stopped, and its path.
+R.settle = function(s, k)
+  s.front_at = {}
+  while k do
+    s.front_at[k.parent] = k
+    k = R.above(s, k)
+  end
+end
+
+-- served moves a leaf whose head was granted, and those above it, behind those that were not served.
 R.served = function(s, k)
-  s.keyed.time = math.max(s.keyed.time, k.tag)
-  R.move(s, k, true)
-end
-
--- standing returns the names of keys that wait, those in turn before those aside, and how many
--- of the returned ones are in turn.
-R.standing = function(s, from, to, backwards)
-  s.read_turn = true
-  local list = redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[8], from, to, 'WITHSCORES')
-  local names, turns = {}, 0
-  for i = 1, #list, 2 do
-    local aside = tonumber(list[i + 1]) >= ASIDE
-    if not aside then turns = turns + 1 end
-    names[#names + 1] = aside and list[i] or string.sub(list[i], 17)
+  local n = k
+  while n do
+    local above = R.above(s, n)
+    local t = above or s.keyed
+    t.time, t.changed = math.max(t.time, n.tag), true
+    if n.n > 0 then R.go_last(s, n) end
+    n = above
   end
-  return names, turns
+  R.reposition(s, k)
 end
 
--- in_turn returns the names of the first two keys in turn, or fewer if there
+-- in_turn returns the paths of the first two keys in turn below a path, or fewer if there
 -- are fewer.
-R.in_turn = function(s)
-  if not s.top then
-    local names, n = R.standing(s, 0, 1)
-    if not names[1] and s.queued > 0 then s.lost = true end -- the zset was deleted
-    R.fetch(s, names) -- also the second, which grant needs next
-    s.top = {n > 0 and names[1] or nil, n > 1 and names[2] or nil}
+R.in_turn = function(s, parent)
+  local top = s.top[parent]
+  if top then return top end
+  s.read_turn = true
+  local list, names = redis.call('ZRANGEBYLEX', KEYS[8], '[' .. parent .. '\0', '(' .. parent .. '\1', 'LIMIT', 0, 2), {}
+  for i, member in ipairs(list) do
+    local last = string.sub(member, #parent + 26)
+    names[i] = parent == '' and last or parent .. '\1' .. last
   end
-  return s.top
+  if not names[1] and parent == '' and s.queued > 0 and redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
+  R.fetch(s, names) -- also the second, which grant needs next
+  s.top[parent] = names
+  return names
 end
 
+-- first returns the ticket of a key that is served first, its place and its leaf; nil if none below the key
+-- is in turn.
+R.first = function(s, k)
+  while k and k.inner do
+    local name = R.in_turn(s, k.name)[1]
+    k = name and R.key(s, name)
+  end
+  if not k then return nil end
+  local id, place = R.head(s, k)
+  return id, place, k
+end
+
+-- first_in_turn returns the leaf that is served first.
 R.first_in_turn = function(s)
-  local name = R.in_turn(s)[1]
-  return name and R.key(s, name)
+  local name = R.in_turn(s, '')[1]
+  if not name then return nil end
+  local _, _, leaf = R.first(s, R.key(s, name))
+  return leaf
 end
 
--- room reports whether all keys that wait are at their caps: then free weight
--- can go to a new ask.
-R.room = function(s) return not R.in_turn(s)[1] end
+-- room reports whether all tickets wait for a cap of their own, or of the callers beside them.
+R.room = function(s) return s.keyed.ready == 0 end
 
--- others_in_turn reports whether another key than k is in turn.
+-- others_in_turn reports whether keys beside those of a leaf's path are in turn.
 R.others_in_turn = function(s, k)
-  local top = R.in_turn(s)
-  return top[2] or top[1] and top[1] ~= k.name
+  while k do
+    local top = R.in_turn(s, k.parent)
+    if top[2] or top[1] and top[1] ~= k.name then return true end
+    k = R.above(s, k)
+  end
+  return false
 end
 
--- sweep repositions the keys aside after the cap of all keys has changed, at
+-- sweep repositions the keys aside after the caps of all keys have changed, at
 -- most MAX_SWEPT in a step.
 R.sweep = function(s)
   if s.keyed.epoch == s.keyed.swept then return end
   while true do
-    local list = redis.call('ZRANGEBYSCORE', KEYS[8], string.format(INTEGER, ASIDE), '(' .. string.format(INTEGER, ASIDE + s.keyed.epoch), 'LIMIT', 0, 1)
+    local list = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '(\255' .. struct.pack('>I8', s.keyed.epoch), 'LIMIT', 0, 1)
     if not list[1] then
       s.keyed.swept = s.keyed.epoch
       return
     end
-    local k = R.key(s, list[1])
+    local k = R.key(s, string.sub(list[1], 10))
     if s.swept == MAX_SWEPT then
-      local head = R.head(s, k)
+      local head = R.first(s, k)
       if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- that call goes on with sweeping
       return
     end
     s.swept = s.swept + 1
-    R.move(s, k)
+    R.reposition(s, k)
   end
 end
 
-R.set_per_key = function(s, most)
-  if s.per_key ~= most then
-    s.per_key, s.keyed.epoch, s.limited, s.settled = most, s.keyed.epoch + 1, true, false
+-- caps_differ reports whether two lists of caps differ; nil is no caps.
+R.caps_differ = function(a, b)
+  if not a or not b then return a ~= b end
+  return a[1] ~= b[1] or a[2] ~= b[2] or a[3] ~= b[3]
+end
+
+R.set_caps = function(s, caps)
+  if R.caps_differ(s.caps, caps) then
+    s.caps, s.keyed.epoch, s.limited, s.settled = caps, s.keyed.epoch + 1, true, false
   end
 end
 
@@ -212,7 +329,7 @@ R.set_key = function(s, q)
   k.cap = ruled == 0 and 0 or q.limit > 0 and q.limit or k.cap
   k.share = ruled == 0 and 0 or q.weight > 0 and q.weight or k.share
   s.settled = false
-  R.move(s, k)
+  R.reposition(s, k)
   if ruled == 1 then s.persist = true else s.extended = true end
   s.limited = true
   R.remember(s, 0)
@@ -228,12 +345,13 @@ R.name_keys = function(s)
   R.begin(s)
   redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
   s.settled, s.extended = false, true
-  R.move(s, s.keys[''])
+  R.reposition(s, s.keys[''])
 end
 
 -- read_keys prepares s for keys with names.
 R.read_keys = function(s)
-  s.keys, s.only, s.keyed = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}
+  if s.only then s.only.held = s.used end
+  s.keys, s.only, s.keyed, s.top = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}
 end
 
 -- forget_keys removes all records of keys. The semaphore must have no permits and
@@ -242,19 +360,19 @@ R.forget_keys = function(s)
   R.begin(s)
   redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
   R.read_keys(s)
-  s.per_key = 0
+  s.caps = nil
 end
 
 -- write_keys writes the changed records.
 R.write_keys = function(s)
-  local t = s.keyed
-  local fields, gone = {'', struct.pack(KEYED, s.per_key, t.time, t.seq, t.epoch, t.swept, t.rules)}, {}
+  local t, caps = s.keyed, s.caps or {0, 0, 0}
+  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready)}, {}
   for _, k in pairs(s.keys) do
     if k.changed and k.n == 0 and k.held == 0 and k.ruled == 0 then
       gone[#gone + 1] = 'k' .. k.name
     elseif k.changed then
       fields[#fields + 1] = 'k' .. k.name
-      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head and k.head_place or 0) .. (k.head or '')
+      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '')
     end
   end
   R.bulk('HDEL', KEYS[9], gone)

@@ -27,7 +27,7 @@ local s = {
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
   joins = {}, leaves = {}, new_lines = {}, foreign = {},
-  only = {name = '', line = 3, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}, key_of = {}, per_key = 0, swept = 0,
+  only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}, key_of = {}, swept = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
@@ -41,7 +41,9 @@ if flags >= 8 then
   local common, t = redis.call('HGET', KEYS[9], ''), s.keyed
   s.read_keys = true
   if common then
-    s.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
+    local caps = {}
+    caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready = struct.unpack(KEYED, common)
+    if caps[1] + caps[2] + caps[3] > 0 then s.caps = caps end
   else
     R.repair(s, 'q') -- the key was deleted
   end
@@ -57,9 +59,15 @@ while at <= #call do
   q.slot, q.pin, q.again, q.anew, q.others = run_flags % 16 >= 8, run_flags % 32 >= 16, run_flags % 64 >= 32, run_flags % 128 >= 64, run_flags >= 128
   q.keep, q.token, q.kind = now + q.lease + IDLE, 0, kind
   local keyed, auto = kind == ASK_KEYED, kind == SET_LIMIT and q.anew
-  if keyed then
-    kind, q.per_key, at = ASK, struct.unpack('<I4', call, at)
-    if n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
+  if keyed or kind == SET_CAPS then
+    local caps = {}
+    caps[1], caps[2], caps[3], at = struct.unpack(CAPS, call, at)
+    if keyed then
+      kind, q.caps = ASK, caps[1] + caps[2] + caps[3] > 0 and caps or nil
+      if n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
+    else
+      kind, q.changes = SET_LIMIT, caps
+    end
   end
   local carry_out = R[auto and 'auto_limit' or rules_of[kind]]
   for _ = 1, n do
@@ -164,5 +172,5 @@ for who, news in pairs(s.news) do
   end
 end
 local cap = ''
-if s.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.per_key) end
+if s.caps then marked, cap = marked + 32, struct.pack('<ddd', s.caps[1], s.caps[2], s.caps[3]) end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own

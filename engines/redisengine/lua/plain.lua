@@ -51,12 +51,13 @@ if plain and ids == 1 then
   local told = 0 -- the last token that the client knows of
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
-  local key, value, about, per_key = '', nil, nil, 0 -- the permit's key, its entry, the changed record of the key ('': none), and the cap of keys
+  local key, value, c1, c2, c3 = '', nil, 0, 0, 0 -- the permit's key, its entry, and the caps of keys
+  local records, unused = {}, nil -- the changed records of the key's path, and those that go
   if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
-    local wanted, held, tickets, cap, _, ruled = 0, 0, 0, 0, 0, 0
+    local w1, w2, w3
     if kind == ASK_KEYED then
-      wanted, next_run = struct.unpack('<I4', call, next_run)
+      w1, w2, w3, next_run = struct.unpack(CAPS, call, next_run)
       key, next_run = struct.unpack(KEY_NAME, call, next_run + 12)
     else
       value = redis.call('HGET', KEYS[1], id)
@@ -66,18 +67,30 @@ if plain and ids == 1 then
         kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
-    local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
-    if known[1] then per_key = struct.unpack('<d', known[1]) end
-    if known[2] then held, tickets, cap, _, ruled = struct.unpack('<ddddB', known[2]) end
-    if cap == 0 then cap = key ~= '' and per_key > 0 and per_key or math.huge end
-    if kind == ASK_KEYED and known[1] and weight <= cap - held and (run_flags < 16 or pinned or wanted == per_key) then
-      kind = ASK
-      about = struct.pack('<d', held + weight) .. (known[2] and string.sub(known[2], 9) or string.rep('\0', KEY_SIZE - 8))
-    elseif kind == RELEASE and known[1] and known[2] then
-      about = (held > weight or tickets > 0 or ruled > 0) and struct.pack('<d', held - weight) .. string.sub(known[2], 9) or ''
-    elseif kind ~= RENEW then
-      kind = 0
+    local fields, at = {'', 'k' .. key}, string.find(key, '\1', 1, true)
+    while at do
+      table.insert(fields, #fields, 'k' .. string.sub(key, 1, at - 1)) -- those above come first
+      at = string.find(key, '\1', at + 1, true)
     end
+    local known, n = redis.call('HMGET', KEYS[9], unpack(fields)), #fields
+    if known[1] then c1, c2, c3 = struct.unpack('<ddd', known[1]) end
+    local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3)
+    for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
+      local raw, held, tickets, cap, _, bits = known[i], 0, 0, 0, 0, i < n and 2 or 0
+      if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
+      good = good and (bits >= 2) == (i < n) -- else the callers of the key queue elsewhere, or will
+      if kind == ASK_KEYED then
+        if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
+        good = good and (cap == 0 or weight <= cap - held)
+        records[#records + 1], records[#records + 2] = fields[i], struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or string.rep('\0', 24) .. string.char(bits) .. string.rep('\0', KEY_SIZE - 33))
+      elseif held > weight or tickets > 0 or bits % 2 == 1 then
+        records[#records + 1], records[#records + 2] = fields[i], struct.pack('<d', held - weight) .. string.sub(raw, 9)
+      else
+        good, unused = good and raw, unused or {}
+        unused[#unused + 1] = fields[i]
+      end
+    end
+    if kind == ASK_KEYED then kind = good and ASK or 0 elseif not good and kind ~= RENEW then kind = 0 end
   end
   if next_run + (kind == ASK and not keyed and 12 or 0) <= #call then
     -- the call has another request
@@ -108,13 +121,10 @@ if plain and ids == 1 then
       local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
-    if about == '' then
-      redis.call('HDEL', KEYS[9], 'k' .. key)
-    elseif about then
-      redis.call('HSET', KEYS[9], 'k' .. key, about)
-    end
+    if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end
+    if records[1] then redis.call('HSET', KEYS[9], unpack(records)) end
     if write_keeper then write_keeper() end
-    if per_key > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<d', per_key) .. struct.pack(RECORD, status, 1, a, b, c) end
+    if c1 + c2 + c3 > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<ddd', c1, c2, c3) .. struct.pack(RECORD, status, 1, a, b, c) end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
   end
 end

@@ -94,8 +94,15 @@ end
 R.set_limit = function(s, q)
   R.act(s)
   if q.limit > 0 then R.put_limit(s, q.limit) end
-  if q.weight > 1 and s.only then R.name_keys(s) end
-  if q.weight > 0 and not s.only then R.set_per_key(s, q.weight - 1) end
+  if q.changes then
+    local caps, any = {}, false
+    for depth, change in ipairs(q.changes) do
+      caps[depth] = change > 0 and change - 1 or s.caps and s.caps[depth] or 0
+      any = any or caps[depth] > 0
+    end
+    if any and s.only then R.name_keys(s) end
+    if not s.only then R.set_caps(s, any and caps or nil) end
+  end
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -132,10 +139,10 @@ end
 
 -- open makes sure that the semaphore exists. new: it begins, or the newest user has
 -- another limit.
-R.open = function(s, q, new, per_key)
+R.open = function(s, q, new)
   if new then
     R.put_limit(s, q.limit)
-    if not s.only then R.set_per_key(s, per_key) end
+    if not s.only then R.set_caps(s, q.caps) end
   end
   R.remember(s, q.lease)
 end
@@ -200,7 +207,7 @@ R.repair = function(s, first)
       if not ticket then s.used = s.used - R.parse_id(id) end
       R.put(s, id, false)
     elseif not ticket then
-      held[name] = (held[name] or 0) + R.parse_id(id)
+      held[id] = name
     end
   end
   R.begin(s)
@@ -211,16 +218,22 @@ R.repair = function(s, first)
   else
     s.repaired = true
   end
-  s.extended, s.settled, s.top = true, false, nil
+  s.extended, s.settled, s.top = true, false, {}
   if not s.only then
     for _, field in ipairs(redis.call('HKEYS', KEYS[9])) do
       if field ~= '' then R.key(s, string.sub(field, 2)) end
     end
-    for name in pairs(held) do R.key(s, name) end
+    for _, name in pairs(held) do R.leaf(s, name) end
+    if first == 'q' then s.keyed.ready = 0 end
   end
-  for name, k in pairs(s.keys or {[''] = s.only}) do
-    k.held, k.changed = held[name] or 0, true
-    if first == 'q' then k.n, k.where, k.head, k.heads, k.tail = 0, 0, nil, nil, nil else R.reposition(s, k) end
+  for _, k in pairs(s.keys or {[''] = s.only}) do
+    k.held, k.changed = 0, true
+    if first == 'q' then k.n, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, nil, nil, nil end
+  end
+  for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), (R.parse_id(id))) end
+  if first == 'q' then return end
+  for _, k in pairs(s.keys or {}) do
+    if not k.inner then R.reposition(s, k) end
   end
 end
 

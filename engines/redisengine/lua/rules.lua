@@ -23,10 +23,10 @@
 -- ask answers an ask: granted, queued or refused. q is its run of requests.
 ask = function(s, q, id)
   if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
-  local key, per_key = q.key or '', q.per_key or 0
-  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or per_key ~= s.per_key)
-  if s.only and (key ~= '' or per_key > 0 and new) then R.name_keys(s) end
-  if new or s.keep < q.keep then R.open(s, q, new, per_key) end
+  local key, caps_differ = q.key or '', (q.caps or s.caps) and R.caps_differ(q.caps, s.caps)
+  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or caps_differ)
+  if s.only and (key ~= '' or q.caps and new) then R.name_keys(s) end
+  if new or s.keep < q.keep then R.open(s, q, new) end
   local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
   local of, late = '', nil
   if q.who or known and #known > PERMIT_SIZE then of, late = R.claim(s, q, id, known) end
@@ -36,15 +36,16 @@ ask = function(s, q, id)
     if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
-  if q.strict and (q.limit ~= s.limit or per_key ~= s.per_key) then
+  if q.strict and (q.limit ~= s.limit or caps_differ and not new) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
-  local k = s.only or R.key(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
-  local most = s.only and s.limit or math.min(s.limit, R.cap_of(s, k))
+  local k = s.only or R.leaf(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
+  local most, depth = s.limit, 0
+  if not s.only then most, depth = R.most_of(s, k) end
   if q.weight > most then
     R.drop(s, id)
-    return R.answer(s, TOO_HEAVY, most, 0, 0)
+    return R.answer(s, TOO_HEAVY, most, depth, 0)
   end
   local place = s.now - q.waited
   if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
@@ -60,10 +61,10 @@ ask = function(s, q, id)
     old_end, old_place, _, old_insist = R.ticket(s, id)
   end
   if not old_end and not s.only then
-    k = R.key(s, key)
+    k = R.leaf(s, key)
     s.key_of[id] = key
   end
-  if not s.paused and q.weight <= s.limit - s.used and (s.only or q.weight <= R.cap_of(s, k) - k.held) and (q.unfair or R.goes_first(s, k, q, id, place)) then
+  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.has_room(s, k, q.weight)) and (q.unfair or R.goes_first(s, k, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -139,7 +140,7 @@ release = function(s, q, id)
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
--- grant gives free weight to the heads of the keys in turn, in order, as long as it
+-- grant gives free weight to the first tickets in turn, in order, as long as it
 -- suffices and their places are not after up_to. It drops a ticket if the client
 -- cannot be notified and the ticket does not insist.
 grant = function(s, up_to)
@@ -153,20 +154,18 @@ grant = function(s, up_to)
     if not id then return R.repair(s, 'q') end
     if place > up_to then return end
     local weight, slot = R.parse_id(id)
-    if not s.only and s.turns > 0 and R.lacks(s, k, weight) then -- the cap of the key was reduced
+    local lacking = not s.only and s.turns > 0 and R.lacking(s, k, weight)
+    if lacking then -- its cap was reduced
       s.turns = s.turns - 1
-      R.reposition(s, k)
+      R.reposition(s, lacking)
     else
       local ticket, _, _, insist = R.ticket(s, id)
-      local over, heavy, granted = not ticket or ticket <= s.now, weight > (s.only and s.limit or math.min(s.limit, R.cap_of(s, k))), false
-      if not over and not heavy and weight > s.limit - s.used then
+      local over, heavy, granted = not ticket or ticket <= s.now, weight > (s.only and s.limit or R.most_of(s, k)), false
+      local who, value, stops = (R.via(s, id)), s.known[id], not over and not heavy and weight > s.limit - s.used
+      if stops or s.turns == 0 then
+        if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = true, k, id
-        return
-      end
-      local who, value = (R.via(s, id)), s.known[id]
-      if s.turns == 0 then
-        R.tell(s, who).recheck = 1 -- that call goes on with granting
-        s.settled, s.front, s.front_head = true, k, id
+        if not s.only then R.settle(s, k) end
         return
       end
       s.turns = s.turns - 1
@@ -194,19 +193,19 @@ hand_over = function(s, id, weight, slot, ticket, who, value)
 end,
 
 -- watch makes sure that a waiting client calls when the first lease ends. It chooses the
--- last ticket of the last key whose client can be notified. Most steps need not read the
+-- last ticket of the last path whose client can be notified. Most steps need not read the
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
 -- notified know it, and ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local first = R.next_look(s)
     if not first then return end
-    local n = 1 -- number of tickets to read at once
-    for _, name in ipairs(s.only and {''} or (R.standing(s, 0, MAX_TURNS, true))) do
-      local k, passed = s.only or R.key(s, name), 0
-      while k.n > passed and s.turns > 0 do
-        local list = R.some(s, k, passed, n, true)
-        if not list[1] then return R.repair(s, 'q') end
+    local n, stay = 1, 0 -- number of tickets to read at once, and of those that insist
+    for line = s.only and 3 or 10, 3, -7 do
+      local passed = 0
+      while s.queued > stay and s.turns > 0 do
+        local list = R.last_of(s, line, passed, n)
+        if not list[1] then break end
         R.lookup_all(s, list)
         for _, id in ipairs(list) do
           if s.turns == 0 then break end
@@ -216,16 +215,16 @@ watch = function(s)
             s.watcher, news.recheck = id, news.recheck or math.max(1, first - s.now)
             return
           elseif (ticket or 0) > s.now and insist == 1 then
-            passed = passed + 1
-          else
-            R.unqueue(s, id, k)
-            R.reposition(s, k)
+            passed, stay = passed + 1, stay + 1
+          elseif not R.drop(s, id) then
+            R.unqueue(s, id, {line = line})
           end
           s.turns = s.turns - 1
         end
         n = 50
       end
     end
+    if s.queued > stay and s.turns > 0 then return R.repair(s, 'q') end -- a line was deleted
   end
   s.alarm, s.watcher = 0, ''
 end,
@@ -345,9 +344,8 @@ take = function(s, id, weight, slotted, lease_end, of)
     redis.call('ZADD', KEYS[4], slot, id)
     s.slots = true
   end
-  local k = s.only or R.key_of(s, id)
-  s.token = math.max(s.token + 1, s.now)
-  s.used, k.held, k.changed = s.used + weight, k.held + weight, true
+  s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
+  if not s.only then R.hold(s, R.key_of(s, id), weight) end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -363,7 +361,8 @@ end,
 forget = function(s, id)
   local weight, slot = R.parse_id(id)
   local k = s.only or R.key_of(s, id)
-  s.used, k.held, k.changed, s.settled, s.moved = s.used - weight, k.held - weight, true, false, true
+  s.used, s.settled, s.moved = s.used - weight, false, true
+  if not s.only then R.hold(s, k, -weight) end
   R.put(s, id, false)
   s.ends[id], s.removes = false, true
   if slot then
@@ -387,7 +386,8 @@ enqueue = function(s, k, id, place)
   joins[#joins + 1], joins[#joins + 2], s.joins[line] = score, member, joins
   if s.leaves[line] then s.leaves[line][member] = nil end -- the ticket may have left in this step
   if last then s.new_lines[line] = true end
-  s.queued, k.n, k.changed = s.queued + 1, k.n + 1, true
+  s.queued = s.queued + 1
+  if s.only then k.n = k.n + 1 else R.count(s, k, 1) end
   if last or k.head and place < k.head_place then k.head, k.head_place, k.heads = id, place, nil elseif k.head and place == k.head_place then k.head, k.heads = nil, nil end
   if last or place > k.tail_place then
     k.tail, k.tail_place = id, place
@@ -405,7 +405,8 @@ unqueue = function(s, id, k)
   k = s.only or place and R.key_of(s, id) or k
   if place then
     R.put(s, id, false)
-    s.queued, k.n, k.changed = s.queued - 1, k.n - 1, true
+    s.queued = s.queued - 1
+    if s.only then k.n = k.n - 1 else R.count(s, k, -1) end
   end
   local leaves = s.leaves[k.line] or {}
   leaves[k.line == 3 and id or place and R.member(k, id, place) or s.foreign[id]], s.leaves[k.line] = false, leaves
@@ -435,7 +436,20 @@ position = function(s, k, id, place)
   if id == k.head then return 0 end
   R.write_lines(s)
   if k.line == 3 then return redis.call('ZRANK', KEYS[3], id) or 0 end
-  return redis.call('ZLEXCOUNT', KEYS[10], '[' .. k.name .. '\0', '(' .. R.member(k, id, place))
+  return redis.call('ZLEXCOUNT', KEYS[10], '[' .. k.path .. '\0', '(' .. R.member(k, id, place))
+end,
+
+-- last_of returns up to n tickets of a line, the last ones first, without the last from.
+last_of = function(s, line, from, n)
+  R.write_lines(s)
+  local list = redis.call('ZREVRANGE', KEYS[line], from, from + n - 1)
+  if line == 3 then return list end
+  s.read_lines = true
+  for i, member in ipairs(list) do
+    list[i] = string.sub(member, (string.find(member, '\0', 1, true) or 0) + 9)
+    s.foreign[list[i]] = member
+  end
+  return list
 end,
 
 -- some returns up to n tickets of a key in order, without the first from, and their
@@ -463,13 +477,16 @@ head = function(s, k)
   return k.head, k.head_place
 end,
 
--- reposition moves a key to its place in turn or aside, after its head, its weight or its
--- rule has changed.
+-- reposition moves a key to its place in turn or aside, and then those above it, after its first
+-- ticket, its weight or its rule has changed.
 reposition = function(s, k)
-  if not s.only then
+  if s.only then
+    if k.head ~= s.front_head then s.settled = false end
+    return
+  end
+  while k do
     R.move(s, k)
-  elseif k.head ~= s.front_head then
-    s.settled = false
+    k = R.above(s, k)
   end
 end,
 

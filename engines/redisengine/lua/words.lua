@@ -11,10 +11,13 @@
 --       6 keepers  hash  client    -> KEPT: what the client may do with released permits
 --       7 client   string  the caller's description, in calls that send it. In other calls with
 --                          further keys, the state takes its place
---       8 turn     zset    of a semaphore with keys. Keys in turn: the score is the level, and bytes before
---                          the name order the keys of a level. Keys at their cap: name -> ASIDE + epoch
---       9 keys     hash    '' -> KEYED, common to all keys; k and a name -> KEY
---      10 lines    zset    name, place, id of the tickets of keys with a name, all with score 0
+--       8 turn     zset    of a semaphore with keys, all with score 0. Keys in turn: the path above, a zero, level, tag
+--                          and seq, the last name. Keys at their cap: byte 255, epoch, the path
+--       9 keys     hash    '' -> KEYED, common to all keys; k and a path -> KEY
+--      10 lines    zset    path, a zero, place, id of the tickets of keys with a name, all with score 0
+--
+-- A path is the names of a key, with bytes 1 between. A path with a byte 1 at its end is that of the leaf where
+-- the callers of a key queue beside others below it; in lines and behind permits they have the path of the key.
 --      11 reports  hash    client -> REPORT; '' -> AUTO and its end, of the last controller. Only
 --                          in calls that report, or come from a controller
 --
@@ -68,10 +71,10 @@ local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the 
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, number of callers behind it in its process, 1: it insists (granted in turn even if its client cannot be notified)
 local TAIL = '<ss'               -- the session that gets the notifications about it, the rival session; then, to the end, the description of the caller that it is for
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
-local KEYED = '<dddddd'          -- the cap of keys without a rule, virtual time, the last seq, epoch, the epoch at which all keys aside were last checked, number of rules
-local KEY = '<ddddBBddddd'       -- held, tickets, cap, share, 1 ruled, 1 in turn 2 aside, base, seq, level or epoch, tag, place of the head; then the head's id, if it is known
-local KEY_SIZE = 74
-local ASIDE = 2^50
+local KEYED = '<ddddddddd'       -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all keys aside were last checked, number of rules, of leaves in turn
+local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known
+local KEY_SIZE = 82
+local TURN = '>I8I8I8'           -- level, tag, seq
 local KEPT = '<Bd'               -- 1: may pass permits on, 2: may also keep them; + 4: keys wait, and all are at their caps; until when
 local FENCE = '<dd'              -- smallest number of a call that is carried out, end
 local TOTALS = '<ddd'            -- good and bad, each in weight * time held; number of grants that had waited
@@ -81,9 +84,10 @@ local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memo
 local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
 local ASKED = '<dI4'             -- of asks: time waited, callers behind it in its process
 local KEY_NAME = '<Bc0'
+local CAPS = '<I4I4I4'
 local NAMED = '<I4c0'            -- of asks for named permits: the description of the caller
 local TOKEN = '<d'               -- if flagged: the last token that the client knows of
-local HEAD = '<ddB'              -- limit, recheck; the caller's right as in KEPT (0 … 2) + 4 unreachable + 8 recalled + 16 room + 32 the cap of keys follows, because it is not 0
+local HEAD = '<ddB'              -- limit, recheck; the caller's right as in KEPT (0 … 2) + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
@@ -91,7 +95,8 @@ local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
 -- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-local ASK_KEYED = 100 -- an ask with a key: the cap of keys follows RUN, the key follows each ask
+local ASK_KEYED = 100 -- an ask with a key: the caps of keys follow RUN, the key follows each ask
+local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 more than it is, or 0 to leave it unchanged
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 local PASS_ON, KEEP_ON = 1, 2 -- the rights of KEPT
@@ -103,7 +108,7 @@ local PASS_ON, KEEP_ON = 1, 2 -- the rights of KEPT
 local MAX_TURNS = 32
 local MAX_ENDS = 128 -- leases that one step ends
 local MAX_TOLD = 128 -- keepers that one step recalls
-local MAX_SWEPT = 128 -- keys aside that one step checks after the cap of keys has changed
+local MAX_SWEPT = 128 -- keys aside that one step checks after the caps of keys have changed
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
