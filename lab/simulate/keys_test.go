@@ -31,7 +31,7 @@ type sharing struct {
 	of     map[engine.ID]string // whose it is
 	weight int                  // the largest
 	brief  bool                 // some leases and tickets end
-	grown  bool                 // the caps of all keys only grow
+	other  bool                 // the caps of all keys have changed
 
 	allowed map[string]int // the most that a key may hold: its cap, or what a smaller one found
 	judge   judge
@@ -63,24 +63,21 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 		w.paths = append(w.paths, path(name)...)
 	}
 	if rng.IntN(2) == 0 {
-		w.weight, w.grown = 3, deep
+		w.weight = 3
 	}
 	return w
 }
 
 func (w *sharing) pick(of []string) string { return of[w.rng.IntN(len(of))] }
 
-// caps draws the caps of all keys. If they only grow, those that are set become no smaller, and an end
-// of a cap is for good.
+// caps draws other caps of all keys.
 func (w *sharing) caps() (caps engine.Caps) {
 	for i := range caps {
 		if w.rng.IntN(2) == 0 {
 			continue // as it is
 		}
 		caps[i] = w.rng.IntN(5) - 1
-		if was := w.l.Caps[i]; w.grown && caps[i] > 0 && (was == 0 || caps[i] < was) {
-			caps[i] = 0
-		}
+		w.other = true
 	}
 	return caps
 }
@@ -115,20 +112,20 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 		w.of[ask.ID] = ask.Key
 		ask.Wait, ask.Unfair, ask.Waited = w.rng.IntN(8) > 0, w.rng.IntN(30) == 0, time.Duration(w.rng.IntN(3))*time.Millisecond
 		return ask
-	case n < 36:
+	case n < 34:
 		i := w.rng.IntN(len(w.live))
 		id := w.live[i]
 		w.live = slices.Delete(w.live, i, i+1)
 		return protocol.Request{Kind: protocol.Release, ID: id}
-	case n < 38:
+	case n < 36:
 		kind := protocol.SetKey
 		if w.rng.IntN(3) == 0 {
 			kind = protocol.UnsetKey
 		}
 		return protocol.Request{Kind: kind, Key: w.pick(w.paths), Cap: w.rng.IntN(6), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
-	case n < 39 && w.rng.IntN(4) == 0:
+	case n < 37 && w.rng.IntN(4) == 0:
 		return protocol.Request{Kind: protocol.Pause}
-	case n < 39:
+	case n < 37:
 		return protocol.Request{Kind: protocol.Unpause}
 	default:
 		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(9), Caps: w.caps()}
@@ -219,7 +216,7 @@ func (w *sharing) sums() {
 	}
 	for _, t := range w.l.tenants {
 		leaf := t.inTurn()
-		if w.grown && leaf != nil && t.lacks(leaf.queue[0].ID.Weight) {
+		if !w.other && leaf != nil && t.lacks(leaf.queue[0].ID.Weight) {
 			w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
 		}
 	}

@@ -14,6 +14,9 @@ import (
 // the history of seats. It works out everything else anew for each grant: what a key holds, whether
 // it is full, who comes first. Each key has callers of its own in a line below it, also one without
 // others below: that makes no difference.
+//
+// A ledger does not look at all keys when the caps of all keys fall. So the oracle knows the
+// cap by which each key was last seen, too.
 type oracle struct {
 	limit   int
 	caps    engine.Caps
@@ -22,6 +25,7 @@ type oracle struct {
 	waiting []*wish
 	held    []*wish
 
+	seen  map[string]int   // by which cap a key is full, or is not
 	seats map[string]seat  // of the keys that wait
 	time  map[string]int64 // of the keys above them, virtual
 	seq   int64
@@ -44,7 +48,7 @@ type seat struct{ base, seq int64 }
 const everything = "\x00"
 
 func newOracle() *oracle {
-	return &oracle{rules: map[string]rule{}, seats: map[string]seat{}, time: map[string]int64{}}
+	return &oracle{rules: map[string]rule{}, seen: map[string]int{}, seats: map[string]seat{}, time: map[string]int64{}}
 }
 
 // lineOf are the keys of a caller, from the line that it stands in to the semaphore.
@@ -61,22 +65,28 @@ func lineOf(key string) (line []string) {
 
 // step carries out a request. It returns the answer, and the grants in their order.
 func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grants []engine.ID) {
-	o.held = slices.DeleteFunc(o.held, func(w *wish) bool { return w.end <= now })
+	for _, w := range slices.Clone(o.held) {
+		if w.end <= now {
+			o.giveBack(w)
+		}
+	}
 	is = protocol.Done
 	switch r.Kind {
 	case protocol.Ask:
 		is, grants = o.ask(now, r)
 	case protocol.Release:
-		had := len(o.held) + len(o.waiting)
-		o.drop(r.ID)
-		if o.held = without(o.held, r.ID); len(o.held)+len(o.waiting) == had {
+		if h := find(o.held, r.ID); h != nil {
+			o.giveBack(h)
+		} else if !o.drop(r.ID) {
 			is = protocol.Gone
 		}
 	case protocol.SetKey:
 		was := o.rules[r.Key]
 		o.rules[r.Key] = rule{cmp.Or(r.Cap, was.cap), cmp.Or(r.Share, was.share)}
+		o.look(lineOf(r.Key))
 	case protocol.UnsetKey:
 		delete(o.rules, r.Key)
+		o.look(lineOf(r.Key))
 	case protocol.SetLimit:
 		o.limit = cmp.Or(r.Limit, o.limit)
 		for i, c := range r.Caps {
@@ -112,6 +122,7 @@ func (o *oracle) ask(now int64, r *protocol.Request) (is protocol.Status, grants
 		o.drop(r.ID)
 		w.end = now + r.Lease.Microseconds()
 		o.held = append(o.held, w)
+		o.look(w.line)
 		return protocol.Granted, append(grants, r.ID)
 	case !r.Wait:
 		o.drop(r.ID)
@@ -123,6 +134,7 @@ func (o *oracle) ask(now int64, r *protocol.Request) (is protocol.Status, grants
 		w.place = place
 	}
 	w.end = now + r.Ticket.Microseconds()
+	o.look(w.line)
 	o.seat()
 	return protocol.Queued, grants
 }
@@ -155,11 +167,17 @@ func (o *oracle) before(w *wish, r *protocol.Request, place int64) bool {
 
 // grant hands out free weight, to those who came no later than a time.
 func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
+	o.lookAtFull()
 	for !o.paused {
 		w := o.first(everything)
-		switch {
-		case w == nil || w.place > upTo:
+		if w == nil || w.place > upTo {
 			return grants
+		}
+		if i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, o.cap(key)) }); i >= 0 && w.line[i] != everything {
+			o.look(w.line[i:]) // its cap is smaller than it was
+			continue
+		}
+		switch {
 		case w.end <= now || o.tooHeavy(w):
 			o.drop(w.id)
 		case !o.fits(w):
@@ -172,6 +190,28 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	return grants
 }
 
+// look sees the caps of some keys.
+func (o *oracle) look(line []string) {
+	for _, name := range line {
+		o.seen[name] = o.cap(name)
+	}
+}
+
+// lookAtFull sees the caps of the full keys, and of those above them.
+func (o *oracle) lookAtFull() {
+	var full [][]string
+	for _, w := range o.waiting {
+		for i, name := range w.line[:len(w.line)-1] {
+			if first := o.first(name); first != nil && o.full(name, first) {
+				full = append(full, w.line[i:])
+			}
+		}
+	}
+	for _, line := range full {
+		o.look(line)
+	}
+}
+
 // serve gives a permit to the first of all, and new seats to the keys of its path that wait on.
 func (o *oracle) serve(w *wish) {
 	o.waiting, o.held = without(o.waiting, w.id), append(o.held, w)
@@ -181,13 +221,26 @@ func (o *oracle) serve(w *wish) {
 		o.seq++
 		o.seats[name] = seat{o.time[up], o.seq}
 	}
+	o.look(w.line)
 	o.seat()
 }
 
-// drop ends a ticket.
-func (o *oracle) drop(id engine.ID) {
+// drop ends a ticket, and reports whether there was one.
+func (o *oracle) drop(id engine.ID) bool {
+	w := find(o.waiting, id)
+	if w == nil {
+		return false
+	}
 	o.waiting = without(o.waiting, id)
+	o.look(w.line)
 	o.seat()
+	return true
+}
+
+// giveBack ends a permit.
+func (o *oracle) giveBack(w *wish) {
+	o.held = without(o.held, w.id)
+	o.look(w.line)
 }
 
 // seat gives seats to the keys that wait, from below to above, and takes those of others.
@@ -278,9 +331,11 @@ func (o *oracle) cost(key string, w *wish) int64 {
 	return max(1, int64(w.id.Weight*1000/o.share(key)))
 }
 
-// full reports whether a key must give back something before its first may be served.
-func (o *oracle) full(key string, first *wish) bool {
-	most := o.cap(key)
+// full reports whether a key is held up, as far as it was seen.
+func (o *oracle) full(key string, first *wish) bool { return o.lacks(key, first, o.seen[key]) }
+
+// lacks reports whether a key with a cap must give back something before its first may be served.
+func (o *oracle) lacks(key string, first *wish, most int) bool {
 	return first.id.Weight <= most && first.id.Weight > most-o.holds(key)
 }
 
