@@ -248,8 +248,8 @@ func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
 	}
 }
 
-// miscounted finds a key whose sums are not those of the permits and tickets below it, that is not where
-// it says, or that nobody uses.
+// miscounted adds up the permits and tickets below each key, and compares. It also finds a key in the
+// wrong place, and one that is remembered for nothing.
 func (ks *keyed) miscounted(l *Ledger) error {
 	type sums struct{ held, waiting, below int }
 	want, ready := map[*key]sums{}, 0

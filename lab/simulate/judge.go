@@ -178,9 +178,9 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 	return nil
 }
 
-// unseen reports whether the ledger does not know yet that a key is full, by a cap of all keys
-// that is smaller than it was: it finds that when the key's first ticket comes, and until then
-// the weight of that ticket counts for the keys above.
+// unseen reports whether a key below another is full by a smaller cap of all keys, and the ledger has
+// not looked yet. It looks when the first ticket of the key comes. Until then the weight of
+// that ticket counts for the keys above.
 func (v *view) unseen() bool {
 	for _, t := range v.tenants {
 		if leaf := t.inTurn(); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && leaf.up != v.root {

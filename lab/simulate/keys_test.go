@@ -222,8 +222,8 @@ func (w *sharing) sums() {
 	}
 }
 
-// conserves looks whether free weight lies beside a key in turn. Who waits below a full key waits for
-// that: sum has seen that it lacks the weight of its first ticket.
+// conserves looks whether free weight lies beside a key in turn. A full key is held up by its cap: sums has
+// seen that it lacks the weight of its first ticket.
 func (w *sharing) conserves(told bool) {
 	w.t.Helper()
 	if next, ok := w.l.Next(); ok && !told && !w.l.Paused && next.Weight <= w.l.Limit-w.l.used {

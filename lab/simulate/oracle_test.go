@@ -147,11 +147,13 @@ func (o *oracle) wish(r *protocol.Request, place int64) *wish {
 	return &wish{id: r.ID, line: lineOf(r.Key), place: place}
 }
 
-// before reports whether nobody that waits may come before an ask: nobody of its line, and beside the keys
-// of its path there is none in turn.
+// before reports whether an ask comes before all that wait: those of its line, and the keys in turn
+// beside those of its path.
 func (o *oracle) before(w *wish, r *protocol.Request, place int64) bool {
+	fresh := find(o.waiting, r.ID) == nil // it has no ticket yet
 	for _, other := range o.waiting {
-		if other.line[0] == w.line[0] && other != w && (!r.Wait || !(place < other.place)) && (find(o.waiting, r.ID) == nil || compare(other, w) < 0) {
+		ahead := other != w && (fresh || compare(other, w) < 0)
+		if ahead && other.line[0] == w.line[0] && !(r.Wait && place < other.place) {
 			return false
 		}
 	}
