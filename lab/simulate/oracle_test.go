@@ -20,6 +20,7 @@ import (
 type oracle struct {
 	limit   int
 	caps    engine.Caps
+	other   bool // the caps have changed
 	rules   map[string]rule
 	paused  bool
 	waiting []*wish
@@ -92,6 +93,7 @@ func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grant
 		for i, c := range r.Caps {
 			o.caps[i] = max(0, cmp.Or(c, o.caps[i]))
 		}
+		o.other = true
 	case protocol.Pause, protocol.Unpause:
 		o.paused = r.Kind == protocol.Pause
 	}
@@ -169,7 +171,10 @@ func (o *oracle) before(w *wish, r *protocol.Request, place int64) bool {
 
 // grant hands out free weight, to those who came no later than a time.
 func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
-	o.lookAtFull()
+	if o.other {
+		o.lookAtFull()
+		o.other = false
+	}
 	for !o.paused {
 		w := o.first(everything)
 		if w == nil || w.place > upTo {
