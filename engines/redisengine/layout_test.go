@@ -105,7 +105,7 @@ func makeLayout(t *testing.T) []byte {
 	plain(protocol.Request{Kind: protocol.Report, Totals: &protocol.Totals{Good: 5, Bad: 2, Waited: 1}})
 	plain(named)
 	keyed := session("keyed")
-	for n, key := range []string{"acme", "acme", "beta", "", "acme"} {
+	for n, key := range []string{"acme", "acme", "beta", "", "acme", "beta\x01bob", "beta\x01bob"} {
 		r := ask(uint64(n+1), 1)
 		r.Key, r.Caps[0] = key, 1
 		keyed(r)

@@ -180,7 +180,7 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 				if t.kind == askKeyed {
 					w.buf = appendName(w.buf, r.Key)
 				}
-			case t.kind != protocol.SetLimit && t.flags&tokenFlag != 0:
+			case t.kind != protocol.SetLimit && t.kind != setCaps && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
 		}

@@ -88,19 +88,18 @@ func (l *Ledger) key(name string) *key {
 		}
 		return ks.root.own
 	}
-	k := ks.all[name]
-	if k != nil {
+	if k := ks.all[name]; k != nil {
 		return k
 	}
 	up := &ks.root
 	if i := strings.LastIndex(name, engine.KeySeparator); i >= 0 {
 		up = l.key(name[:i])
-		l.branch(up)
 		if i == len(name)-1 { // its own callers
+			l.branch(up)
 			return up.own
 		}
 	}
-	k = &key{name: name, up: up, depth: up.depth + 1}
+	k := &key{name: name, up: up, depth: up.depth + 1}
 	if ks.all == nil {
 		ks.all = map[string]*key{}
 	}
@@ -121,6 +120,16 @@ func (l *Ledger) branch(k *key) {
 	if k.waiting > 0 {
 		l.reposition(k.own)
 	}
+}
+
+// inUse finds or makes a key that somebody holds or waits for, so that those above it have others
+// below them.
+func (l *Ledger) inUse(name string) *key {
+	k := l.key(name)
+	for n := k.up; n.up != nil; n = n.up {
+		l.branch(n)
+	}
+	return k
 }
 
 // leaf is where the callers of a key queue.
@@ -364,7 +373,11 @@ func (l *Ledger) keyOf(r *protocol.Request) *key {
 	if !l.keys.on {
 		return l.key("")
 	}
-	return l.key(r.Key)
+	k := l.inUse(r.Key)
+	if k.waiting == 0 && k.held == 0 && k.depth > 0 {
+		k.own = nil // nobody is below it any more
+	}
+	return k
 }
 
 // leaves are the leaves with tickets: those in turn, and then those aside or below a key aside.
@@ -431,10 +444,9 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 			waiting[n]++
 		}
 	}
-	listed := func(k *key) bool { return k.waiting > 0 || k.held > 0 || k.ruled }
 	above := map[*key]bool{} // those with others below them, beside which their own callers are listed
 	for _, k := range ks.sorted() {
-		if k.depth > 0 && listed(k) {
+		if k.depth > 0 && (k.waiting > 0 || k.held > 0) {
 			above[k.up] = true
 		}
 	}
@@ -461,7 +473,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 		walk(k)
 	}
 	for _, k := range ks.sorted() {
-		if k.where == nowhere && listed(k) {
+		if k.where == nowhere && (k.waiting > 0 || k.held > 0 || k.ruled) {
 			show(k, 0)
 		}
 	}

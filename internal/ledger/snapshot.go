@@ -129,7 +129,7 @@ func Load(s Snapshot) *Ledger {
 	}
 	for _, r := range s.Holders {
 		h := &holder{
-			id: r.ID, key: l.key(r.Key), end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
+			id: r.ID, key: l.inUse(r.Key), end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
 			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 		}
 		l.used += h.id.Weight
@@ -141,7 +141,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, key: l.key(r.Key), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
+		l.enqueue(&ticket{id: r.ID, key: l.inUse(r.Key), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
 	}
 	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
 		first := k.first()

@@ -8,8 +8,7 @@ R.key = function(s, name)
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one. The key above has others below it from
--- now on.
+-- new_key makes a record from the stored text; false makes an empty one.
 R.new_key = function(s, name, raw)
   local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}
   if name == '' then
@@ -18,10 +17,9 @@ R.new_key = function(s, name, raw)
     local up, last = string.match(name, '^(.*)\1(.*)$')
     if up then
       k.parent, k.last = up, last
-      local above = R.key(s, up)
-      k.depth = above.depth + 1
+      k.up = R.key(s, up)
+      k.depth = k.up.depth + 1
       if last == '' then k.path, k.depth = up, 0 end
-      if not above.inner and last ~= '' then R.branch(s, above) end
     end
   end
   if raw then
@@ -46,16 +44,25 @@ R.branch = function(s, k)
   end
 end
 
--- leaf returns the record where the callers of a path queue.
+-- leaf returns the record where the callers of a path queue. The keys above have others below them from now on.
 R.leaf = function(s, path)
   local k = R.key(s, path)
+  local above = k.up
+  while above do
+    if not above.inner then R.branch(s, above) end
+    above = above.up
+  end
   return k.inner and R.key(s, path .. '\1') or k
 end
 
-R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
+-- asked is leaf for a new ask: if nobody is below the key any more, it is a leaf itself.
+R.asked = function(s, path)
+  local k = R.key(s, path)
+  if k.n == 0 and k.held == 0 then k.inner = nil end
+  return R.leaf(s, path)
+end
 
--- above returns the record of the key above; nil if that is the semaphore.
-R.above = function(s, k) return k.parent ~= '' and R.key(s, k.parent) or nil end
+R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
 
 -- fetch reads the records of several keys and of those above them, and their heads, with two commands. It skips
 -- those that were read before.
@@ -127,7 +134,7 @@ R.most_of = function(s, k)
   while k do
     local cap = R.cap_of(s, k)
     if cap < most then most, depth = cap, k.depth end
-    k = R.above(s, k)
+    k = k.up
   end
   return most, depth
 end
@@ -141,13 +148,13 @@ end
 
 -- lacking returns the lowest key of a leaf's path that lacks a weight; nil if none does.
 R.lacking = function(s, k, weight)
-  while k and not R.lacks(s, k, weight) do k = R.above(s, k) end
+  while k and not R.lacks(s, k, weight) do k = k.up end
   return k
 end
 
 -- has_room reports whether each key of a leaf's path has room for a weight.
 R.has_room = function(s, k, weight)
-  while k and weight <= R.cap_of(s, k) - k.held do k = R.above(s, k) end
+  while k and weight <= R.cap_of(s, k) - k.held do k = k.up end
   return not k
 end
 
@@ -155,14 +162,14 @@ end
 R.hold = function(s, k, weight)
   while k do
     k.held, k.changed = k.held + weight, true
-    k = R.above(s, k)
+    k = k.up
   end
 end
 
 R.count = function(s, k, n)
   while k do
     k.n, k.changed = k.n + n, true
-    k = R.above(s, k)
+    k = k.up
   end
 end
 
@@ -178,7 +185,7 @@ end
 R.go_last = function(s, k)
   k.old = k.old or R.turn_member(k)
   s.keyed.seq = s.keyed.seq + 1
-  k.base, k.seq = (R.above(s, k) or s.keyed).time, s.keyed.seq
+  k.base, k.seq = (k.up or s.keyed).time, s.keyed.seq
 end
 
 -- move puts a key to its place in turn or aside. A key that begins to wait goes behind all others of its level. The
@@ -204,7 +211,8 @@ R.move = function(s, k)
   if k == s.front and head ~= s.front_head then s.settled = false end
   if new == old then return end
   if s.settled then
-    local f = s.front_at[k.parent]
+    local f = s.front
+    while f and f.parent ~= k.parent do f = f.up end
     if f and (k == f or k.where == 1 and (f.where ~= 1 or k.level < f.level or k.level == f.level and (k.tag < f.tag or k.tag == f.tag and k.seq < f.seq))) then s.settled = false end
   end
   s.top[k.parent], s.new_turn = nil, s.new_turn or not old
@@ -213,24 +221,14 @@ R.move = function(s, k)
   if old then redis.call('ZREM', KEYS[8], old) end
 end
 
--- settle notes the leaf at whose head grant stopped, and its path.
-R.settle = function(s, k)
-  s.front_at = {}
-  while k do
-    s.front_at[k.parent] = k
-    k = R.above(s, k)
-  end
-end
-
 -- served moves a leaf whose head was granted, and those above it, behind those that were not served.
 R.served = function(s, k)
   local n = k
   while n do
-    local above = R.above(s, n)
-    local t = above or s.keyed
+    local t = n.up or s.keyed
     t.time, t.changed = math.max(t.time, n.tag), true
     if n.n > 0 then R.go_last(s, n) end
-    n = above
+    n = n.up
   end
   R.reposition(s, k)
 end
@@ -280,7 +278,7 @@ R.others_in_turn = function(s, k)
   while k do
     local top = R.in_turn(s, k.parent)
     if top[2] or top[1] and top[1] ~= k.name then return true end
-    k = R.above(s, k)
+    k = k.up
   end
   return false
 end

@@ -52,7 +52,7 @@ if plain and ids == 1 then
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
   local key, value, c1, c2, c3 = '', nil, 0, 0, 0 -- the permit's key, its entry, and the caps of keys
-  local records, unused = {}, nil -- the changed records of the key's path, and those that go
+  local records, unused -- the changed records of the key's path, and those that go
   if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
     local w1, w2, w3
@@ -67,12 +67,13 @@ if plain and ids == 1 then
         kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
-    local fields, at = {'', 'k' .. key}, string.find(key, '\1', 1, true)
+    local fields, n, at = {'', 'k' .. key}, 2, string.find(key, '\1', 1, true)
     while at do
-      table.insert(fields, #fields, 'k' .. string.sub(key, 1, at - 1)) -- those above come first
+      fields[n], fields[n + 1], n = 'k' .. string.sub(key, 1, at - 1), fields[n], n + 1 -- those above come first
       at = string.find(key, '\1', at + 1, true)
     end
-    local known, n = redis.call('HMGET', KEYS[9], unpack(fields)), #fields
+    local known = redis.call('HMGET', KEYS[9], unpack(fields))
+    records = {}
     if known[1] then c1, c2, c3 = struct.unpack('<ddd', known[1]) end
     local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3)
     for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
@@ -82,7 +83,7 @@ if plain and ids == 1 then
       if kind == ASK_KEYED then
         if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
         good = good and (cap == 0 or weight <= cap - held)
-        records[#records + 1], records[#records + 2] = fields[i], struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or string.rep('\0', 24) .. string.char(bits) .. string.rep('\0', KEY_SIZE - 33))
+        records[2 * i - 3], records[2 * i - 2] = fields[i], struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
       elseif held > weight or tickets > 0 or bits % 2 == 1 then
         records[#records + 1], records[#records + 2] = fields[i], struct.pack('<d', held - weight) .. string.sub(raw, 9)
       else
@@ -122,7 +123,7 @@ if plain and ids == 1 then
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
     if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end
-    if records[1] then redis.call('HSET', KEYS[9], unpack(records)) end
+    if records and records[1] then redis.call('HSET', KEYS[9], unpack(records)) end
     if write_keeper then write_keeper() end
     if c1 + c2 + c3 > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<ddd', c1, c2, c3) .. struct.pack(RECORD, status, 1, a, b, c) end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)

@@ -40,7 +40,7 @@ ask = function(s, q, id)
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
-  local k = s.only or R.leaf(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
+  local k = s.only or R.asked(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
   local most, depth = s.limit, 0
   if not s.only then most, depth = R.most_of(s, k) end
   if q.weight > most then
@@ -61,7 +61,7 @@ ask = function(s, q, id)
     old_end, old_place, _, old_insist = R.ticket(s, id)
   end
   if not old_end and not s.only then
-    k = R.leaf(s, key)
+    k = R.asked(s, key)
     s.key_of[id] = key
   end
   if not s.paused and q.weight <= s.limit - s.used and (s.only or R.has_room(s, k, q.weight)) and (q.unfair or R.goes_first(s, k, q, id, place)) then
@@ -165,7 +165,6 @@ grant = function(s, up_to)
       if stops or s.turns == 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = true, k, id
-        if not s.only then R.settle(s, k) end
         return
       end
       s.turns = s.turns - 1
@@ -486,7 +485,7 @@ reposition = function(s, k)
   end
   while k do
     R.move(s, k)
-    k = R.above(s, k)
+    k = k.up
   end
 end,
 
@@ -530,7 +529,7 @@ end,
 answer = function(s, status, a, b, c)
   local l, n = s.last, s.last.n
   if status == l.status and (status == GRANTED and a == l.a + n and b == -1 and l.b == -1 and c == l.c
-    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED and a == l.a) then
+    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED and a == l.a and b == l.b) then
     l.n = n + 1
     return
   end
