@@ -44,7 +44,7 @@ func (v *view) sound() error {
 			return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
 		case t.held == 0 && !t.Ruled && len(t.queue) == 0 && len(t.below) == 0:
 			return fmt.Errorf("key %q is remembered for nothing", t.Name)
-		case len(t.below) > 0 && !t.Above:
+		case !t.Above && slices.ContainsFunc(t.below, func(k *tenant) bool { return k.held > 0 || k.next(notFull) != nil }):
 			return fmt.Errorf("key %q has others below it, and is not said to", t.Name)
 		case t.Full && t.Epoch != v.Epoch:
 			return fmt.Errorf("key %q is full by a cap of the past", t.Name)

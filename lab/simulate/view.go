@@ -34,11 +34,6 @@ func see(s ledger.Snapshot) *view {
 	for _, k := range s.Keys {
 		v.tenant(k.Name).RecordedKey = k
 	}
-	for _, list := range [][]ledger.Recorded{s.Holders, s.Waiters} {
-		for i := range list { // so that each leaf is known before it gets any
-			v.tenant(list[i].Key)
-		}
-	}
 	for i := range s.Holders {
 		weight := s.Holders[i].ID.Weight
 		v.used += weight
@@ -81,9 +76,9 @@ func (v *view) tenant(name string) *tenant {
 	return t
 }
 
-// leaf is where callers of a key queue: beside the keys below it, if there are any.
+// leaf is where callers of a key queue: beside the keys below it, if those hold or wait.
 func (v *view) leaf(key string) *tenant {
-	if t := v.tenant(key); !t.Above && len(t.below) == 0 {
+	if t := v.tenant(key); !t.Above {
 		return t
 	}
 	return v.tenant(key + engine.KeySeparator)
