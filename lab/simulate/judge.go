@@ -59,7 +59,39 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 			return err
 		}
 	}
+	if err := seated(before, after, asked, grants); err != nil {
+		return err
+	}
 	return j.bounded(after, grants, asked)
+}
+
+// seated looks whether keys that wait all through a step, and are not served, keep their seats.
+func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
+	waited, served := map[*tenant]bool{}, map[*tenant]bool{}
+	for i := range before.Waiters {
+		id := before.Waiters[i].ID
+		if _, again := asked[id]; again || !after.Waits(id) { // it may have been dropped, and be back again
+			continue
+		}
+		for n := after.leafOf(id); n.up != nil; n = n.up {
+			waited[n] = true
+		}
+	}
+	for _, g := range grants {
+		leaf := after.leafOf(g.ID)
+		if leaf == nil {
+			return nil // it is over again, and its key is not known
+		}
+		for ; leaf.up != nil; leaf = leaf.up {
+			served[leaf] = true
+		}
+	}
+	for n := range waited {
+		if was := before.find(n.Name); was != nil && !served[n] && (was.Base != n.Base || was.Seq != n.Seq) {
+			return fmt.Errorf("key %q waited since %d as %d, and now since %d as %d", n.Name, was.Base, was.Seq, n.Base, n.Seq)
+		}
+	}
+	return nil
 }
 
 // bounded counts how often a key is served before another one below the same key that stands
