@@ -67,6 +67,9 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 
 // seated looks whether keys that wait all through a step, and are not served, keep their seats.
 func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
+	if !before.Keyed {
+		return nil // seats are not written yet
+	}
 	waited, served := map[*tenant]bool{}, map[*tenant]bool{}
 	for i := range before.Waiters {
 		id := before.Waiters[i].ID
