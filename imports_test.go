@@ -34,7 +34,7 @@ var importRules = []struct {
 	{"sema/engines/redisengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/rediserror", "sema/internal/redissub", "sema/internal/protocol", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engines/httpengine", []string{"sema/engine", "sema/internal/wire", "sema/internal/protocol"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine", "sema/internal/protocol"}, "bytes of what both sides say"},
-	{"sema/access", nil, "plain types"},
+	{"sema/access", []string{"sema/engine"}, "plain types"},
 	{"sema/internal/rights", []string{"sema", "sema/access"}, "whoever shows or serves semaphores says the same of rights"},
 	{"sema/server", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/client", "sema/internal/figures", "sema/internal/loop", "sema/internal/once", "sema/internal/view", "sema/internal/wire", "sema/watch", "sema/internal/protocol"}, "it serves any engine, and knows of none"},
 	{"sema/internal/gate", []string{"sema", "sema/each", "sema/engine"}, "it admits requests and calls of whatever kind, by any engine"},

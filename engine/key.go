@@ -62,9 +62,10 @@ func (k Key) Names() []string {
 	return strings.Split(string(k), KeySeparator)
 }
 
-// First is the key of the first n names of this one; "" for 0.
+// First is the key of the first n names of this one, or of all if it has fewer; "" for 0.
 func (k Key) First(n int) Key {
-	return Key(strings.Join(k.Names()[:n], KeySeparator))
+	names := k.Names()
+	return Key(strings.Join(names[:min(n, len(names))], KeySeparator))
 }
 
 // String is the key's names with slashes between: "acme/alice". Within a name a slash is %2F, and

@@ -96,7 +96,8 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"11_WhatIsKeptIsOthersToo", keepTests},
 		{"12_NamesAreForAll", namedTests},
 		{"13_KeysShare", keyTests},
-		{"14_ReportsCount", reportTests},
+		{"14_KeysNest", pathTests},
+		{"15_ReportsCount", reportTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {

@@ -301,7 +301,7 @@ var keepTests = []test{
 
 // keepBusy has four callers take a semaphore again and again, each for so long, until
 // stop is called. served is how often they have had it.
-func (e *env) keepBusy(s *semaphore, hold time.Duration) (served *atomic.Int64, stop func()) {
+func (e *env) keepBusy(s *semaphore, hold time.Duration, options ...sema.AcquireOption) (served *atomic.Int64, stop func()) {
 	served = &atomic.Int64{}
 	var stopped atomic.Bool
 	var all sync.WaitGroup
@@ -309,7 +309,7 @@ func (e *env) keepBusy(s *semaphore, hold time.Duration) (served *atomic.Int64, 
 		all.Go(func() {
 			for !stopped.Load() {
 				ctx, cancel := context.WithTimeout(context.Background(), expect.Patience) // e.ctx would be kept until the test ends
-				p, err := s.Acquire(ctx)
+				p, err := s.Acquire(ctx, options...)
 				cancel()
 				if err != nil {
 					e.Error(err)

@@ -28,7 +28,7 @@ func (e *env) acquireFor(s *semaphore, key string, n int) *permit {
 func (e *env) keyState(s *semaphore, key string) (of engine.KeyState) {
 	e.Helper()
 	for _, k := range e.state(s).Keys {
-		if string(k.Key) == key {
+		if k.Key.String() == key {
 			return k
 		}
 	}

@@ -461,6 +461,12 @@ func TestEvents(t *testing.T) {
 		if v := next("granted"); v["key"] != "acme" {
 			t.Errorf("%v", v)
 		}
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`)
+		next("limit")
+		h.want(200, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1,"key":["acme","alice"]}`)
+		if v := next("granted"); fmt.Sprint(v["key"]) != "[acme alice]" {
+			t.Errorf("%v", v)
+		}
 	})
 }
 
@@ -574,23 +580,23 @@ func TestCompression(t *testing.T) {
 func TestKeys(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const x = "/v1/semaphores/x"
-		held := h.want(200, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"acme"}`)
+		held := h.want(200, "PUT", x+"/permits/1", `{"limit":4,"caps":[1],"key":"acme"}`)
 		if held.field("key") != "acme" {
 			t.Errorf("%s", held.body)
 		}
-		h.want(200, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"acme"}`)
-		h.want(409, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"beta"}`)
-		h.want(429, "PUT", x+"/permits/2", `{"limit":4,"per_key":1,"key":"acme"}`)
-		h.want(200, "PUT", x+"/permits/3", `{"limit":4,"per_key":1,"key":"beta"}`)
-		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"per_key":1,"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), "above 1, the limit or the cap of its key") {
+		h.want(200, "PUT", x+"/permits/1", `{"limit":4,"caps":[1],"key":"acme"}`)
+		h.want(409, "PUT", x+"/permits/1", `{"limit":4,"caps":[1],"key":"beta"}`)
+		h.want(429, "PUT", x+"/permits/2", `{"limit":4,"caps":[1],"key":"acme"}`)
+		h.want(200, "PUT", x+"/permits/3", `{"limit":4,"caps":[1],"key":"beta"}`)
+		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"caps":[1],"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), `above the 1 that key \"beta\" may hold`) || !strings.Contains(string(heavy.body), `"at":{"key":"beta","cap":1}`) {
 			t.Errorf("%s", heavy.body)
 		}
 		h.want(204, "PUT", x+"/keys/a%2Fb%20c", `{"cap":3,"share":300}`)
 		h.want(204, "PUT", x+"/keys/acme", `{"cap":2}`)
-		h.want(200, "PUT", x+"/permits/2", `{"limit":4,"per_key":1,"key":"acme"}`)
+		h.want(200, "PUT", x+"/permits/2", `{"limit":4,"caps":[1],"key":"acme"}`)
 		show := string(h.want(200, "GET", x, ``).body)
 		for _, want := range []string{
-			`"per_key":1`, `{"key":"a/b c","held":0,"waiting":0,"oldest_seconds":0,"cap":3,"share":300,"ruled":true,"full":false,"before":0,"why":""}`,
+			`"caps":[1]`, `{"key":"a/b c","held":0,"waiting":0,"oldest_seconds":0,"cap":3,"share":300,"ruled":true,"full":false,"before":0,"why":""}`,
 			`"key":"acme","held":2,`, `"key":"beta","weight":1`,
 		} {
 			if !strings.Contains(show, want) {
@@ -601,27 +607,145 @@ func TestKeys(t *testing.T) {
 		h.want(204, "DELETE", x+"/keys/nobody", ``)
 		h.want(404, "DELETE", "/v1/semaphores/y/keys/acme", ``)
 		h.want(404, "PUT", "/v1/semaphores/y/keys/acme", `{"cap":1}`)
-		h.want(204, "PUT", x+"/limit", `{"limit":5,"per_key":0}`)
-		h.want(200, "PUT", x+"/permits/5", `{"limit":4,"per_key":1,"key":"beta","weight":2}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":5,"caps":[]}`)
+		h.want(200, "PUT", x+"/permits/5", `{"limit":4,"caps":[1],"key":"beta","weight":2}`)
 		h.want(204, "PUT", x+"/limit", `{"limit":6}`)
-		for _, body := range []string{`{"limit":1,"key":"a\u0000"}`, `{"limit":1,"per_key":-1}`, `{"limit":1,"head_start_seconds":-1}`, `{"limit":1,"head_start_seconds":86401}`} {
+		for _, body := range []string{`{"limit":1,"head_start_seconds":-1}`, `{"limit":1,"head_start_seconds":86401}`} {
 			h.want(400, "PUT", x+"/permits/6", body)
 		}
 		for _, body := range []string{`{}`, `{"cap":-1}`, `{"cap":0,"share":1}`, `{"share":0}`, `{"share":1001}`, `{"caps":1}`} {
 			h.want(400, "PUT", x+"/keys/acme", body)
 		}
-		h.want(400, "PUT", x+"/keys/a%00", `{"cap":1}`)
-		h.want(400, "PUT", x+"/limit", `{"limit":5,"per_key":-1}`)
 		said := ""
 		for line := range strings.Lines(h.audit.String()) {
 			var a access.Record
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
 			if a.Result == "done" {
-				said += fmt.Sprint(a.What, " ", a.Key, " ", a.Cap, " ", a.Share, " ", a.PerKey != nil && *a.PerKey == 0, "; ")
+				said += fmt.Sprint(a.What, " ", a.Key, " ", a.Cap, " ", a.Share, "; ")
 			}
 		}
-		if want := "set-key a/b c 3 300 false; set-key acme 2 0 false; unset-key acme 0 0 false; unset-key nobody 0 0 false; limit  0 0 true; limit  0 0 false; "; said != want {
+		if want := "set-key a%2Fb c 3 300; set-key acme 2 0; unset-key acme 0 0; unset-key nobody 0 0; limit  0 0; limit  0 0; "; said != want {
 			t.Errorf("audit: %s", said)
+		}
+	})
+}
+
+// A key at its cap holds up those below it, and nobody else.
+func TestKeysOfTwoNames(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const x = "/v1/semaphores/x"
+		wish := func(key, more string) string { return `{"limit":9,"caps":[3,2],"key":` + key + more + `}` }
+		const alice, bob, beta, wait = `["acme","alice"]`, `["acme","bob"]`, `["beta"]`, `,"wait_seconds":600`
+		got := make(chan string, 2)
+		var callers sync.WaitGroup
+		later := func(id, key string) {
+			callers.Go(func() {
+				h.want(200, "PUT", x+"/permits/"+id, wish(key, wait))
+				got <- id
+			})
+			h.settle()
+		}
+		held := h.want(200, "PUT", x+"/permits/alice1", wish(alice, ""))
+		if !strings.Contains(string(held.body), `"key":["acme","alice"]`) {
+			t.Errorf("%s", held.body)
+		}
+		h.want(409, "PUT", x+"/permits/alice1", wish(bob, ""))
+		h.want(200, "PUT", x+"/permits/alice2", wish(alice, ""))
+		h.want(429, "PUT", x+"/permits/alice3", wish(alice, ""))
+		later("alice3", alice)
+		h.want(200, "PUT", x+"/permits/bob1", wish(bob, "")) // alice is at her cap, and waits for herself alone
+		h.want(429, "PUT", x+"/permits/bob2", wish(bob, "")) // acme is at its cap
+		h.want(429, "PUT", x+"/permits/acme", wish(`"acme"`, ""))
+		later("bob2", bob)
+		h.want(200, "PUT", x+"/permits/beta1", wish(beta, ""))
+		h.want(200, "PUT", x+"/permits/beta2", wish(`["beta","carol"]`, ""))
+		h.want(200, "PUT", x+"/permits/none", wish(`""`, ""))
+		show := string(h.want(200, "GET", x, ``).body)
+		for _, want := range []string{
+			`"caps":[3,2]`, `{"key":"acme","held":3,"waiting":2,`, `{"key":["acme","alice"],"held":2,"waiting":1,`, `{"key":["acme","bob"],"held":1,"waiting":1,`,
+			`{"key":"beta","held":2,`, `{"key":["beta",""],"held":1,`,
+		} {
+			if !strings.Contains(show, want) {
+				t.Errorf("no %s in %s", want, show)
+			}
+		}
+		if found := h.want(200, "GET", "/v1/find?of=acme/bob", ``); len(found.field("holders").([]any)) != 1 || len(found.field("waiters").([]any)) != 1 {
+			t.Errorf("%s", found.body)
+		}
+		h.want(204, "DELETE", x+"/permits/alice1", ``)
+		first := <-got
+		h.want(204, "DELETE", x+"/permits/bob1", ``)
+		if second := <-got; first == second {
+			t.Errorf("%s was served twice", first)
+		}
+		callers.Wait()
+
+		for _, c := range []struct{ key, weight, at string }{
+			{alice, "3", `"at":{"key":["acme","alice"],"cap":2}`}, {alice, "4", `"at":{"key":["acme","alice"],"cap":2}`},
+			{beta, "4", `"at":{"key":"beta","cap":3}`}, {`["acme","dave"]`, "10", `"at":{"key":["acme","dave"],"cap":2}`},
+		} {
+			if heavy := h.want(409, "PUT", x+"/permits/heavy", wish(c.key, `,"weight":`+c.weight)); !strings.Contains(string(heavy.body), c.at) {
+				t.Errorf("%s: %s; want %s", c.key, heavy.body, c.at)
+			}
+		}
+		h.want(204, "PUT", x+"/keys/acme/alice", `{"cap":7}`)
+		if heavy := h.want(409, "PUT", x+"/permits/heavy", wish(alice, `,"weight":4`)); !strings.Contains(string(heavy.body), `"at":{"key":"acme","cap":3}`) {
+			t.Errorf("%s", heavy.body)
+		}
+		h.want(204, "PUT", x+"/limit", `{"limit":9,"caps":[0,5]}`)
+		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[0,5]`) {
+			t.Errorf("%s", show.body)
+		}
+		if heavy := h.want(409, "PUT", x+"/permits/heavy", wish(`"beta"`, `,"weight":10`)); heavy.field("at") != nil {
+			t.Errorf("%s", heavy.body)
+		}
+	})
+}
+
+// The path of a rule has a segment for each name of its key.
+func TestRulesOfKeysOfSeveralNames(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const x = "/v1/semaphores/x"
+		h.want(204, "PUT", x+"/limit", `{"limit":20,"caps":[9,4]}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":21}`)
+		h.want(204, "PUT", x+"/keys/acme/a%2Fb%20c", `{"cap":6,"share":300}`)
+		h.want(204, "PUT", x+"/keys/acme/alice/gpt", `{"cap":1}`)
+		show := string(h.want(200, "GET", x, ``).body)
+		for _, want := range []string{`"limit":21`, `"caps":[9,4]`, `{"key":["acme","a/b c"],"held":0,"waiting":0,"oldest_seconds":0,"cap":6,"share":300,"ruled":true,`, `{"key":["acme","alice","gpt"],`} {
+			if !strings.Contains(show, want) {
+				t.Errorf("no %s in %s", want, show)
+			}
+		}
+		h.want(204, "DELETE", x+"/keys/acme/alice/gpt", ``)
+		h.want(204, "DELETE", x+"/keys/acme/a%2Fb%20c", ``)
+		h.want(204, "PUT", x+"/limit", `{"limit":20,"caps":[7]}`)
+		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[7],"keys":[]`) {
+			t.Errorf("%s", show.body)
+		}
+		long := strings.Repeat("n", 127)
+		h.want(204, "PUT", x+"/keys/"+long+"/"+long, `{"share":1}`)
+		lines := h.audit.String()
+		for _, path := range []string{
+			"/keys/a%01b", "/keys/acme/a%00", "/keys/acme/alice%01", "/keys/acme/%01", "/keys/acme/%FF", "/keys/a/b/%E2%80%A8",
+			"/keys/" + long + "/" + long + "/n", "/keys/" + strings.Repeat("n", 256),
+		} {
+			h.want(400, "PUT", x+path, `{"cap":1}`)
+			h.want(400, "DELETE", x+path, ``)
+		}
+		for _, path := range []string{"/keys/", "/keys", "/keys/acme/", "/keys/a/b/c/", "/keys/a/b/c/d"} {
+			h.want(404, "PUT", x+path, `{"cap":1}`)
+			h.want(404, "DELETE", x+path, ``)
+		}
+		if now := h.audit.String(); now != lines {
+			t.Errorf("lines of what was refused unseen: %s", now[len(lines):])
+		}
+		for _, want := range []string{
+			`"what":"limit","name":"x","limit":20,"caps":[9,4,0],"result":"done"`, `"limit":21,"result"`, `"limit":20,"caps":[7,0,0],"result":"done"`,
+			`"what":"set-key","name":"x","key":["acme","a/b c"],"cap":6,"share":300,"result":"done"`, `"what":"unset-key","name":"x","key":["acme","alice","gpt"],"result":"done"`,
+		} {
+			if !strings.Contains(lines, want) {
+				t.Errorf("no %s in %s", want, lines)
+			}
 		}
 	})
 }

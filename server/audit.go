@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/access"
+	"sema/engine"
 	"sema/internal/protocol"
 	"sema/internal/rights"
 )
@@ -72,11 +73,9 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		switch q.Kind {
 		case protocol.SetLimit:
 			a.Limit = q.Limit
-			if q.PerKey != 0 {
-				a.PerKey = new(max(0, q.PerKey))
-			}
+			a.Caps = auditedCaps(q.Caps)
 		case protocol.SetKey, protocol.UnsetKey:
-			a.Key, a.Cap, a.Share = q.Key, q.Cap, q.Share
+			a.Key, a.Cap, a.Share = engine.Key(q.Key), q.Cap, q.Share
 		}
 		if list == nil {
 			list = map[int]access.Record{}
@@ -97,6 +96,18 @@ func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol
 			s.options.Audit(rights.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
+}
+
+// auditedCaps are the caps that a SetLimit changes, for its record.
+func auditedCaps(caps engine.Caps) []*int {
+	var list []*int
+	for i, c := range caps {
+		if c != 0 {
+			list = append(list, make([]*int, i+1-len(list))...)
+			list[i] = new(max(0, c))
+		}
+	}
+	return list
 }
 
 func resultOf(reply protocol.Reply, i int, err error) string {

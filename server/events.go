@@ -7,27 +7,28 @@ import (
 	"time"
 
 	"sema/access"
+	"sema/engine"
 	"sema/internal/rights"
 	"sema/watch"
 )
 
 // eventJSON is an event of a semaphore. It omits fields that do not apply to its kind.
 type eventJSON struct {
-	Time   time.Time `json:"time"`
-	Name   string    `json:"name,omitempty"`
-	Permit string    `json:"permit,omitempty"`
-	Key    string    `json:"key,omitempty"`
-	Weight int       `json:"weight,omitempty"`
-	Token  int64     `json:"token,omitempty"`
-	Waited float64   `json:"waited_seconds,omitempty"`
-	Held   float64   `json:"held_seconds,omitempty"`
-	Limit  int       `json:"limit,omitempty"`
-	Pinned bool      `json:"pinned,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	PID    int       `json:"pid,omitempty"`
-	Label  string    `json:"label,omitempty"`
-	Caller string    `json:"caller,omitempty"`
-	Missed int       `json:"missed,omitempty"`
+	Time   time.Time  `json:"time"`
+	Name   string     `json:"name,omitempty"`
+	Permit string     `json:"permit,omitempty"`
+	Key    engine.Key `json:"key,omitempty"`
+	Weight int        `json:"weight,omitempty"`
+	Token  int64      `json:"token,omitempty"`
+	Waited float64    `json:"waited_seconds,omitempty"`
+	Held   float64    `json:"held_seconds,omitempty"`
+	Limit  int        `json:"limit,omitempty"`
+	Pinned bool       `json:"pinned,omitempty"`
+	Host   string     `json:"host,omitempty"`
+	PID    int        `json:"pid,omitempty"`
+	Label  string     `json:"label,omitempty"`
+	Caller string     `json:"caller,omitempty"`
+	Missed int        `json:"missed,omitempty"`
 }
 
 // events sends events as server-sent events until the client disconnects. A client that

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"sema/access"
 	"sema/dashboard"
@@ -92,6 +94,23 @@ func TestWrongCalls(t *testing.T) {
 		call(400, step("http.local.a.1", "", protocol.Ask), wire.ContentType)
 		call(400, step("http.local.a.1", "a\nb", protocol.Ask), wire.ContentType)
 		call(400, step("http.local.a.1", "x", 99), wire.ContentType)
+		request := func(q protocol.Request) []byte {
+			const client = "http.local.a.4"
+			q.ID = engine.ID{Client: client, Number: 1, Weight: 1}
+			return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: "wrong"}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{q}}})
+		}
+		for _, key := range wrongKeys {
+			for _, kind := range []protocol.Kind{protocol.Ask, protocol.SetKey, protocol.UnsetKey} {
+				call(400, request(protocol.Request{Kind: kind, Key: key, Limit: 1, Lease: time.Second, Cap: 1}), wire.ContentType)
+			}
+		}
+		for _, caps := range []engine.Caps{{-1}, {0, -1}, {0, 0, -1}, {-2}} {
+			call(400, request(protocol.Request{Kind: protocol.Ask, Key: "acme", Caps: caps, Limit: 1, Lease: time.Second}), wire.ContentType)
+		}
+		for _, caps := range []engine.Caps{{-2}, {0, -2}, {0, 0, -2}} {
+			call(400, request(protocol.Request{Kind: protocol.SetLimit, Caps: caps, Limit: 1}), wire.ContentType)
+		}
+		call(400, request(protocol.Request{Kind: protocol.SetKey, Cap: 1}), wire.ContentType)
 		call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
 		many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
 		call(400, wire.AppendStep(nil, many), wire.ContentType)
@@ -101,6 +120,82 @@ func TestWrongCalls(t *testing.T) {
 		call(200, step("http.local.a.1", "x", protocol.Ask), wire.ContentType)
 		if st := h.state("x"); st.Used != 1 {
 			t.Errorf("%+v", st)
+		}
+		if st := h.state("wrong"); st.Limit != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// The audit log has the rules that Go clients set. Caps that a request leaves alone are null there.
+func TestRulesByGoClientsAreAudited(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const client = "http.local.a.1"
+		for i, q := range []protocol.Request{
+			{Kind: protocol.SetLimit, Limit: 9, Pin: true},
+			{Kind: protocol.SetLimit, Caps: engine.Caps{3}, Pin: true},
+			{Kind: protocol.SetLimit, Caps: engine.Caps{0, -1, 5}, Pin: true},
+			{Kind: protocol.SetKey, Key: "acme\x01alice", Cap: 2},
+			{Kind: protocol.UnsetKey, Key: "acme"},
+		} {
+			q.ID = engine.ID{Client: client}
+			step := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{q}}})
+			if a := h.do("POST", "/v1/engine/step", string(step), "Content-Type", wire.ContentType); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) {
+			t.Errorf("%+v", st)
+		}
+		for _, want := range []string{
+			`"limit":9,"result":"done"`, `"caps":[3],"result":"done"`, `"caps":[null,0,5],"result":"done"`, `"key":["acme","alice"],"cap":2,"result":"done"`, `"key":"acme","result":"done"`,
+		} {
+			if !strings.Contains(h.audit.String(), want) {
+				t.Errorf("no %s in %s", want, h.audit)
+			}
+		}
+	})
+}
+
+// wrongKeys are no keys: names joined by engine.KeySeparator, one of which is wrong, or all together.
+var wrongKeys = []string{
+	"a\x00b", "a\nb", "\x01", "a\x01", "\x01a", "a\x01\x01b", "a\x01b\x01", "a\x01b\x01c\x01", "a\x01b\x01c\x01d", "a\x01\x02", "a\x01\u2028", "\xff", "a\x01\xff",
+	strings.Repeat("n", 256), "a\x01" + strings.Repeat("n", 254), strings.Repeat("n\x01", 5000) + "n",
+}
+
+func TestWrongKeysAndCaps(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		var fields []string
+		for _, key := range wrongKeys {
+			text, err := json.Marshal(key) // a text is one name: no separator is one here
+			expect.OK(t, err)
+			list, err := json.Marshal(strings.Split(key, engine.KeySeparator))
+			expect.OK(t, err)
+			if utf8.ValidString(key) {
+				fields = append(fields, `"key":`+string(text), `"key":`+string(list))
+			}
+		}
+		fields = append(fields,
+			`"key":null`, `"key":1`, `"key":true`, `"key":{}`, `"key":{"name":"a"}`, `"key":[null]`, `"key":["a",null]`, `"key":["a",1]`, `"key":[["a"]]`, `"key":[["a"],"b"]`,
+			`"key":[""]`, `"key":["a","b\u0001c"]`, `"key":["a","b"],"key":["a","b"]`, `"key":"a","key":["a"]`, `"keys":"a"`, `"per_key":1`,
+			`"key":"`+"\xff"+`"`, `"key":[`+strings.Repeat(`"n",`, 10_000)+`"n"]`, `"key":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000),
+			`"caps":null`, `"caps":1`, `"caps":"1"`, `"caps":{}`, `"caps":[null]`, `"caps":[1,null]`, `"caps":[-1]`, `"caps":[1,-1]`, `"caps":[1.5]`, `"caps":["1"]`, `"caps":[[1]]`, `"caps":[true]`,
+			`"caps":[1,2,3,4]`, `"caps":[2147483648]`, `"caps":[1e300]`, `"caps":[99999999999999999999]`, `"caps":[1],"caps":[1]`, `"caps":[`+strings.Repeat("1,", 10_000)+`1]`,
+		)
+		for _, field := range fields {
+			h.want(400, "PUT", acquireX, `{"limit":1,`+field+`}`)
+			h.want(400, "POST", "/v1/semaphores/x/hold", `{"limit":1,`+field+`}`)
+			h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":1,`+field+`}`)
+		}
+		h.want(413, "PUT", acquireX, `{"limit":1,"key":["a","`+strings.Repeat("n", 10<<20)+`"]}`)
+		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
+			t.Errorf("a semaphore was created: %v, %v", names, err)
+		}
+		for i, fields := range []string{
+			`"key":""`, `"key":[]`, `"key":"acme/alice"`, `"key":["acme"]`, `"key":[ "a" , "b" , "c" ]`, `"key":"` + strings.Repeat("n", 255) + `"`, `"key":["a","` + strings.Repeat("n", 253) + `"]`,
+			`"caps":[]`, `"caps":[0,0,0]`, `"caps":[2147483647, 1.0, 1e0]`,
+		} {
+			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right/permits/%d", i), `{"limit":100,`+fields+`}`)
 		}
 	})
 }
@@ -766,6 +861,7 @@ func FuzzAcquire(f *testing.F) {
 	f.Cleanup(func() { s.Close(); _ = e.Close() })
 	f.Add("x", "a", `{"limit":1,"weight":1,"lease_seconds":1,"label":"l","slot":true}`)
 	f.Add("../x", "%", `{"limit":-1}`)
+	f.Add("x", "a", `{"limit":9,"key":["acme","alice"],"caps":[3,2]}`)
 	f.Fuzz(func(t *testing.T, name, id, body string) {
 		if strings.Contains(body, "wait") {
 			return

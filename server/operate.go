@@ -113,8 +113,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 // setLimit pins a limit.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
-		Limit  *whole `json:"limit"`
-		PerKey *whole `json:"per_key"`
+		Limit *whole  `json:"limit"`
+		Caps  []whole `json:"caps"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
@@ -125,19 +125,36 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 	}
 	a := access.Record{What: "limit", Limit: limit}
 	rule := sema.Rule{Limit: limit}
-	if q.PerKey != nil {
-		perKey := int(*q.PerKey)
-		if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
+	if q.Caps != nil { // all of them: one that the list leaves out ends
+		caps, err := capsOf(q.Caps)
+		if err != nil {
 			return err
 		}
-		a.PerKey = &perKey
-		rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
+		for i, n := range caps {
+			a.Caps = append(a.Caps, new(n))
+			rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
+		}
 	}
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule) })
 }
 
+// keyOf is the key in a request's path: a segment for each name.
+func keyOf(r *http.Request) (engine.Key, error) {
+	var list names
+	for _, part := range []string{"first", "second", "third"} {
+		if name := r.PathValue(part); name != "" {
+			list = append(list, name)
+		}
+	}
+	return engine.NewKey(list...)
+}
+
 // setKey sets the rule of a key.
 func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who) error {
+	key, err := keyOf(r)
+	if err != nil {
+		return err
+	}
 	q := struct {
 		Cap   *whole `json:"cap"`
 		Share *whole `json:"share"`
@@ -148,7 +165,7 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who)
 	if q.Cap == nil && q.Share == nil {
 		return &engine.ArgumentError{What: "rule", Value: "{}", Want: "a cap, a share or both"}
 	}
-	rule, err := sema.Rule{}, error(nil)
+	rule := sema.Rule{}
 	if q.Cap != nil {
 		rule.Limit = int(*q.Cap)
 		err = engine.ValidateRange("", "cap", rule.Limit, 1, sema.MaxLimit)
@@ -160,14 +177,18 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who)
 	if err != nil {
 		return err
 	}
-	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Limit, Share: rule.Share}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule, a.Key) })
+	a := access.Record{What: "set-key", Key: key, Cap: rule.Limit, Share: rule.Share}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule, key.Names()...) })
 }
 
 // unsetKey ends the rule of a key.
 func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	a := access.Record{What: "unset-key", Key: r.PathValue("key")}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, a.Key) })
+	key, err := keyOf(r)
+	if err != nil {
+		return err
+	}
+	a := access.Record{What: "unset-key", Key: key}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, key.Names()...) })
 }
 
 // operation makes the handler of an operation on a semaphore.

@@ -14,6 +14,7 @@ import (
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/rights"
+	"sema/internal/wire"
 )
 
 // named is the first part of the ids of all permits of the JSON API. No session has this
@@ -62,30 +63,40 @@ var (
 	errGone    = problem(http.StatusGone, "gone", "there is no such permit: it was never granted, was given back, or its lease has ended")
 )
 
-func tooHeavy(weight, limit int, key string) error {
-	what := fmt.Sprintf("the limit %d", limit)
+// tooHeavy says that a weight is above the cap of a key, or above the limit if the key is "".
+func tooHeavy(weight, bound int, key engine.Key) error {
+	what := fmt.Sprintf("the limit %d", bound)
 	if key != "" {
-		what = fmt.Sprintf("%d, the limit or the cap of its key", limit)
+		what = fmt.Sprintf("the %d that key %q may hold", bound, key.String())
 	}
-	return problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
+	p := problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
+	if key != "" {
+		p.At = &wire.At{Key: key, Cap: bound}
+	}
+	return p
+}
+
+// errAnother says that an id is in use for a permit that differs from the one asked for.
+func errAnother(format string, args ...any) error {
+	return problem(http.StatusConflict, "another", "the id is in use for a permit of "+format, args...)
 }
 
 // permitJSON is the answer with a permit.
 type permitJSON struct {
-	Name   string  `json:"name"`
-	ID     string  `json:"id"`
-	Permit string  `json:"permit"`
-	Weight int     `json:"weight"`
-	Key    string  `json:"key"`
-	Token  int64   `json:"token"`
-	Slot   *int    `json:"slot"`
-	Lease  float64 `json:"lease_seconds"`
+	Name   string     `json:"name"`
+	ID     string     `json:"id"`
+	Permit string     `json:"permit"`
+	Weight int        `json:"weight"`
+	Key    engine.Key `json:"key"`
+	Token  int64      `json:"token"`
+	Slot   *int       `json:"slot"`
+	Lease  float64    `json:"lease_seconds"`
 }
 
 // describe makes the answer with a held permit. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
-		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: p.Wish.Key, Token: p.Token(),
+		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: engine.Key(p.Wish.Key), Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
 	if slot := p.Slot(); slot >= 0 {
@@ -161,7 +172,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	if err := readJSON(w, r, &q, true); err != nil {
 		return nil, err
 	}
-	limit, lease, err := q.check()
+	terms, key, err := q.check()
 	if err != nil {
 		return nil, err
 	}
@@ -175,14 +186,14 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: limit, Caps: engine.Caps{int(q.PerKey)}, Lease: lease},
-		Key:   q.Key,
+		Terms: terms,
+		Key:   string(key),
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
-		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
+		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: terms.Lease},
 		Wait:  q.Wait > 0,
 	}
 	if keep {
-		wish.Renew, wish.Margin = lease/3, lease/10
+		wish.Renew, wish.Margin = terms.Lease/3, terms.Lease/10
 	}
 	p, err := x.begin(wish, q.HeadStart.duration())
 	if err != nil {
@@ -208,7 +219,7 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
 		l.Unlock()
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, old.Wish.Key)
+		return nil, errAnother("weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)

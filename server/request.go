@@ -10,6 +10,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
+	"sema/internal/client"
 	"sema/internal/rights"
 )
 
@@ -33,21 +35,44 @@ type acquireRequest struct {
 	Label  string   `json:"label"`
 	Slot   bool     `json:"slot"`
 
-	Key       string  `json:"key"`
-	PerKey    whole   `json:"per_key"`
+	Key       names   `json:"key"`
+	Caps      []whole `json:"caps"`
 	HeadStart seconds `json:"head_start_seconds"`
+}
+
+// names are those of a key in JSON: a text is one name, or none if it is empty. Else it is a list of names.
+type names []string
+
+// UnmarshalJSON implements json.Unmarshaler. It checks no name: see engine.NewKey.
+func (k *names) UnmarshalJSON(text []byte) error {
+	var one *string
+	if json.Unmarshal(text, &one) == nil && one != nil {
+		if *k = nil; *one != "" {
+			*k = names{*one}
+		}
+		return nil
+	}
+	var list []*string
+	if json.Unmarshal(text, &list) != nil || list == nil || slices.Contains(list, nil) {
+		return fmt.Errorf("%s: want a key, which is a text or a list of texts", shorten(string(text)))
+	}
+	*k = nil
+	for _, name := range list {
+		*k = append(*k, *name)
+	}
+	return nil
 }
 
 // whole is a whole number in JSON: 3, 3.0 and 3e0 are the same.
 type whole int
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. In a list it also refuses null.
 func (n *whole) UnmarshalJSON(text []byte) error {
 	var f float64
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
-	if f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+	if string(text) == "null" || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
 		return fmt.Errorf("%s: want a whole number, at most %d", shorten(string(text)), math.MaxInt32)
 	}
 	*n = whole(f)
@@ -65,25 +90,38 @@ const (
 	maxHeadStart = 24 * time.Hour
 )
 
-// check refuses values out of range, and returns the limit and the lease.
-func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
-	if lease, err = leaseOf(q.Lease, defaultLease); err != nil {
-		return 0, 0, err
+// check refuses values out of range, and returns the terms and the key.
+func (q *acquireRequest) check() (terms client.Terms, key engine.Key, err error) {
+	if terms.Lease, err = leaseOf(q.Lease, defaultLease); err != nil {
+		return terms, "", err
 	}
-	if limit, err = limitOf(q.Limit); err != nil {
-		return 0, 0, err
+	if terms.Limit, err = limitOf(q.Limit); err != nil {
+		return terms, "", err
+	}
+	if terms.Caps, err = capsOf(q.Caps); err != nil {
+		return terms, "", err
 	}
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
-		return 0, 0, &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
+		return terms, "", &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
-		return 0, 0, &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
+		return terms, "", &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
 	case q.HeadStart < 0 || float64(q.HeadStart) > maxHeadStart.Seconds():
-		return 0, 0, &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
+		return terms, "", &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
 	}
-	return limit, lease, cmp.Or(
-		engine.ValidateRange("", "per_key", int(q.PerKey), 0, sema.MaxLimit), engine.ValidateText("key", q.Key, engine.MaxKey),
-		engine.ValidateText("label", q.Label, engine.MaxLabel))
+	key, err = engine.NewKey(q.Key...)
+	return terms, key, cmp.Or(err, engine.ValidateText("label", q.Label, engine.MaxLabel))
+}
+
+// capsOf are the caps of a body. Those that it leaves out are 0.
+func capsOf(list []whole) (caps engine.Caps, err error) {
+	if len(list) > len(caps) {
+		return caps, &engine.ArgumentError{What: "caps", Value: len(list), Want: fmt.Sprintf("at most %d of them", len(caps))}
+	}
+	for i, n := range list {
+		caps[i] = int(n)
+	}
+	return caps, caps.Validate()
 }
 
 // leaseOf is the lease_seconds of a body, or usual if it has none.
@@ -152,15 +190,19 @@ func strict(text []byte) error {
 			return fmt.Errorf("the field %q is null: leave it out", shorten(name))
 		}
 	}
-	d, n := json.NewDecoder(bytes.NewReader(text)), 0
-	for { // two tokens for each field of the object, if no value is an object or array
+	d := json.NewDecoder(bytes.NewReader(text))
+	_, _ = d.Token() // the brace: the text is valid
+	for range fields {
+		var value json.RawMessage
 		if _, err := d.Token(); err != nil {
-			break
+			return err
 		}
-		n++
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
 	}
-	if n != 2+2*len(fields) {
-		return errors.New("a field occurs twice, or has more than one value")
+	if d.More() {
+		return errors.New("a field occurs twice")
 	}
 	return nil
 }

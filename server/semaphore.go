@@ -102,7 +102,11 @@ func reason(x *semaphore, e client.Event) error {
 	case client.Refused:
 		return errNone
 	case client.TooHeavy:
-		return tooHeavy(e.A.Weight(), e.Limit, e.A.Owner.(*permit).Wish.Key)
+		key := engine.Key(e.A.Owner.(*permit).Wish.Key)
+		if e.Depth > len(key.Names()) { // the ticket is one of another server, where its caller named a deeper key
+			return errAnother("another key")
+		}
+		return tooHeavy(e.A.Weight(), e.Limit, key.First(e.Depth))
 	case client.Revoked:
 		return errRevoked
 	case client.EngineFailed:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -271,6 +272,31 @@ func TestOneIDAtTwoServersIsOnePermit(t *testing.T) {
 		v.want(410, "DELETE", "/v1/semaphores/x/permits/a", ``)
 		if st := v.state("x"); st.Used != 1 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// The engine keeps the key of an id's first ask. Another server may be asked for the id with
+// another key, whose names the engine's answer does not fit.
+func TestOneIDWithAnotherKeyAtAnotherServer(t *testing.T) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
+		u, _ := open()
+		v, _ := open()
+		const x = "/v1/semaphores/x"
+		u.want(200, "PUT", x+"/permits/gate", `{"limit":3,"weight":3,"lease_seconds":600}`)
+		answered := make(chan answer, 1)
+		go func() {
+			a, _ := u.try(context.Background(), "PUT", x+"/permits/a", `{"limit":3,"weight":2,"key":["acme","alice"],"wait_seconds":600}`)
+			answered <- a
+		}()
+		u.waiting("x", 1)
+		u.want(204, "POST", x+"/pause", ``) // the engine drops no ticket meanwhile
+		u.want(204, "PUT", x+"/keys/acme/alice", `{"cap":1}`)
+		if a := v.want(409, "PUT", x+"/permits/a", `{"limit":3,"weight":2,"key":"acme","wait_seconds":600}`); a.field("type") != "urn:sema:another" {
+			t.Errorf("%s", a.body)
+		}
+		if a := <-answered; a.status != 409 || !strings.Contains(string(a.body), `"at":{"key":["acme","alice"],"cap":1}`) {
+			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
 }

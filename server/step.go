@@ -160,7 +160,7 @@ func checkClient(c *engine.Client) error {
 	return nil
 }
 
-// checkKey checks a request's key and the key's rule.
+// checkKey checks a request's key, the key's rule and the caps of all keys.
 func checkKey(q *protocol.Request) error {
 	switch {
 	case q.Key == "" && (q.Kind == protocol.SetKey || q.Kind == protocol.UnsetKey):
@@ -169,10 +169,14 @@ func checkKey(q *protocol.Request) error {
 		return &engine.ArgumentError{What: "cap", Value: q.Cap, Want: "0 … 2147483647"}
 	case q.Share < 0 || q.Share > engine.MaxShare:
 		return &engine.ArgumentError{What: "share", Value: q.Share, Want: "0 … 1000"}
-	case q.PerKey < -1 || q.PerKey > engine.MaxLimit:
-		return &engine.ArgumentError{What: "limit per key", Value: q.PerKey, Want: "0 … 2147483647"}
 	}
-	return engine.ValidateText("key", q.Key, engine.MaxName)
+	caps := q.Caps
+	for i, n := range caps {
+		if n == -1 && q.Kind == protocol.SetLimit { // ends the cap
+			caps[i] = 0
+		}
+	}
+	return cmp.Or(caps.Validate(), engine.Key(q.Key).Validate())
 }
 
 const (

@@ -40,8 +40,11 @@ export interface SemaphoreOptions {
   limit: number
   /** Seconds, 0.1 … 31622400, that the server waits for a process that vanished; permits are renewed after a third of it. Default 30. */
   lease?: number
-  /** How much each key may hold, see AcquireOptions.key; stored with the limit. Default 0: as much as is free. */
-  perKey?: number
+  /**
+   * How much each key may hold, see AcquireOptions.key: first each key of one name, then each of two and of three, as in [20, 4];
+   * stored with the limit. 0, and the default []: as much as is free.
+   */
+  caps?: readonly number[]
 }
 
 export interface AcquireOptions {
@@ -56,10 +59,11 @@ export interface AcquireOptions {
   /** Have an index below the limit that nobody else with a slot has. */
   slot?: boolean
   /**
-   * Whose the permit is, of those that share the semaphore, such as a tenant. The key that holds least for its share goes
-   * first, and within a key the caller that came first. It comes from authentication: a caller that makes up keys gets their shares.
+   * Whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an organisation and a user
+   * of it, ["acme", "alice"]. The permit counts for each of them. The key that holds least for its share goes first, and within a
+   * key the caller that came first. It comes from authentication: a caller that makes up keys gets their shares.
    */
-  key?: string
+  key?: string | readonly string[]
   /** Seconds, 0 … 86400, that this caller counts as having come earlier, within its key. Default 0. */
   headStart?: number
 }
@@ -70,7 +74,7 @@ export class Semaphore {
   readonly name: string
   readonly limit: number
   readonly lease: number
-  readonly perKey: number
+  readonly caps: readonly number[]
   /**
    * Waits for a permit, first come, first served. It is renewed until it is released:
    *

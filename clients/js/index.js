@@ -53,8 +53,8 @@ export class Client {
     Object.assign(this, { patience, poll })
   }
 
-  semaphore(name, { limit, lease = 30, perKey = 0 }) {
-    return new Semaphore(this, name, limit, lease, perKey)
+  semaphore(name, { limit, lease = 30, caps = [] }) {
+    return new Semaphore(this, name, limit, lease, caps)
   }
 
   /** The answer to a request, or undefined where there is none in time. */
@@ -82,16 +82,16 @@ export class Client {
 export class Semaphore {
   #client
 
-  constructor(client, name, limit, lease, perKey) {
+  constructor(client, name, limit, lease, caps) {
     this.#client = client
-    Object.assign(this, { name, limit, lease, perKey })
+    Object.assign(this, { name, limit, lease, caps })
   }
 
   async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", headStart = 0 } = {}) {
     signal?.throwIfAborted()
     const wish = {
       limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
-      ...(key && { key }), ...(this.perKey && { per_key: this.perKey }), ...(headStart && { head_start_seconds: headStart }),
+      ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), ...(headStart && { head_start_seconds: headStart }),
     }
     const id = crypto.randomUUID()
     const path = `/v1/semaphores/${encodeURIComponent(this.name)}/permits/${id}`

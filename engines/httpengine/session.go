@@ -100,12 +100,22 @@ func (s *session) send(ctx context.Context, c protocol.Call) (protocol.Reply, *e
 	}
 	s.answer = answer[:0]
 	reply := wire.Reply{As: s.inner, Reply: protocol.Reply{Answers: make([]protocol.Answer, 0, len(c.Requests))}}
-	if err := reply.Read(answer[skip:], s.client); err != nil || reply.As == "" {
+	if err := reply.Read(answer[skip:], s.client); err != nil || reply.As == "" || !fits(c.Requests, reply.Reply.Answers) {
 		return protocol.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: checkURL}
 	}
 	s.inner = reply.As
 	s.opened.Store(true)
 	return reply.Reply, nil
+}
+
+// fits reports whether each answer names a key that its request has: callers cut the request's key there.
+func fits(requests []protocol.Request, answers []protocol.Answer) bool {
+	for i := range min(len(requests), len(answers)) {
+		if d := answers[i].Depth; d < 0 || d > 0 && d > len(engine.Key(requests[i].Key).Names()) {
+			return false
+		}
+	}
+	return true
 }
 
 // post sends a call as a plain HTTP request.

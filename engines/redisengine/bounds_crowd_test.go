@@ -39,6 +39,7 @@ type crowd struct {
 	began   time.Time
 	pid     int // of the server; 0: do not measure
 	keys    int // number of keys; neighbours in the queue have different ones
+	orgs    int // if above 0: the keys are users of so many organisations
 	clients []*direct
 	told    chan told
 	scripts atomic.Int64          // number of script runs
@@ -164,7 +165,11 @@ func (c *crowd) ask(client, number int, lease time.Duration) protocol.Request {
 	r := d.request(protocol.Ask, uint64(number), lease)
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
 	if c.keys > 0 {
-		r.Key = fmt.Sprint("key ", (number*len(c.clients)+client)%c.keys)
+		user := (number*len(c.clients) + client) % c.keys
+		r.Key = fmt.Sprint("key ", user)
+		if c.orgs > 0 {
+			r.Key = fmt.Sprint("org ", user%c.orgs, engine.KeySeparator, r.Key)
+		}
 	}
 	r.Waited = time.Since(c.began) + time.Hour - time.Duration(number*len(c.clients)+client)*10*time.Millisecond
 	return r

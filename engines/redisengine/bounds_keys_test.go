@@ -9,15 +9,21 @@ import (
 	"sema/internal/protocol"
 )
 
-// The same with keys: ten tickets of each, neighbours in the queue with different keys.
+// The same with keys, and with users of organisations: ten tickets of each, neighbours in the queue with different keys.
 // After the cap of keys grows, each step handles a bounded number of keys, and later
 // steps handle the rest. SEMA_BOUNDS=100000 measures it, too.
 func TestStepsOfKeysAreBounded(t *testing.T) {
 	t.Parallel()
+	for name, orgs := range map[string]int{"keys": 0, "users of one organisation": 1, "users of ten": 10} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); stepsOfKeys(t, orgs) })
+	}
+}
+
+func stepsOfKeys(t *testing.T, orgs int) {
 	n := boundsSize(t)
 	hour := func() time.Duration { return time.Hour }
 	c := newCrowd(t, n)
-	c.keys = n / 10
+	c.keys, c.orgs = n/10, orgs
 	head := session(t, c.engine(), c.name)
 	first := head.request(protocol.Ask, 1, time.Hour)
 	first.Key = "first"
@@ -30,7 +36,11 @@ func TestStepsOfKeysAreBounded(t *testing.T) {
 	base := c.queued() // one permit is held
 
 	act := func(perKey, limit int) {
-		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: engine.Caps{perKey}, Pin: true})
+		caps := engine.Caps{perKey}
+		if orgs > 0 {
+			caps = engine.Caps{0, perKey}
+		}
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: caps, Pin: true})
 	}
 	c.measured(fmt.Sprintf("the limit from 1 to %d, 1 for each key", n), func() {
 		act(1, n)

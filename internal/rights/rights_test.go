@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,7 @@ func TestALogHasALineForEachRecord(t *testing.T) {
 	}
 	for i, line := range lines {
 		var a access.Record
-		if err := json.Unmarshal([]byte(line), &a); err != nil || a != want[i] {
+		if err := json.Unmarshal([]byte(line), &a); err != nil || !reflect.DeepEqual(a, want[i]) {
 			t.Errorf("%.200s: %v", line, err)
 		}
 	}

@@ -38,6 +38,10 @@ func fill(t *rapid.T, v reflect.Value, skip string) {
 			f.SetUint(rapid.Uint64().Draw(t, name))
 		case reflect.Uint8:
 			f.SetUint(uint64(rapid.Uint8().Draw(t, name)))
+		case reflect.Array: // of numbers
+			for k := range f.Len() {
+				f.Index(k).SetInt(int64(rapid.Int32().Draw(t, name)))
+			}
 		case reflect.Struct:
 			fill(t, f, skip)
 		case reflect.Slice:
@@ -160,7 +164,7 @@ func TestMalformed(t *testing.T) {
 func FuzzReadStep(f *testing.F) {
 	f.Add(wire.AppendStep(nil, &wire.Step{
 		Client: "http.local.a.1", Open: &wire.Open{Name: "x", Was: []wire.Life{{As: "m1", Upto: 3}}},
-		Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true}}},
+		Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true, Key: "acme\x01alice", Caps: engine.Caps{3, 2, 1}}}},
 	}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := readStep(text)
@@ -191,10 +195,12 @@ func TestMessagesOfReleases(t *testing.T) {
 		return wire.AppendStep(nil, &wire.Step{
 			Client: "http.local.a.1", Open: &wire.Open{Name: "x", Who: who, Was: []wire.Life{{As: "m1", Upto: 3}}}, Within: time.Second,
 			Call: protocol.Call{Number: 9, Fence: true, Keep: time.Minute, Requests: []protocol.Request{
-				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", PerKey: 2, Who: &who, Behind: 4},
+				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", Caps: engine.Caps{2}, Who: &who, Behind: 4},
+				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 2, Weight: 1}, Limit: 3, Key: "acme\x01alice\x01gpt", Caps: engine.Caps{20, 4, 1}},
 				{Kind: protocol.SetKey, Key: "k", Cap: 2, Share: 300},
 				{Kind: protocol.Report, Totals: &protocol.Totals{Good: 1, Bad: 2, Waited: 3}},
 				{Kind: protocol.SetLimit, Limit: 8, Auto: &engine.Auto{Min: 1, Max: 9, Bad: 31}},
+				{Kind: protocol.SetLimit, Limit: 8, Caps: engine.Caps{0, -1, 5}, Pin: true},
 			}},
 		})
 	})
@@ -205,8 +211,8 @@ func TestMessagesOfReleases(t *testing.T) {
 	versions.Reads(t, "v1.step.json", s)
 	reply := versions.Fixture(t, "v1.reply", func() []byte {
 		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{
-			Limit: 3, PerKey: 2, Room: true, Unreachable: true, Recalled: true, Leave: protocol.Pass, Recheck: time.Second,
-			Answers:      []protocol.Answer{{Status: protocol.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: protocol.Queued, Ahead: 2, Ticket: 9}, {Status: protocol.TooHeavy, Bound: 3}},
+			Limit: 3, Caps: engine.Caps{20, 4, 1}, Room: true, Unreachable: true, Recalled: true, Leave: protocol.Pass, Recheck: time.Second,
+			Answers:      []protocol.Answer{{Status: protocol.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: protocol.Queued, Ahead: 2, Ticket: 9}, {Status: protocol.TooHeavy, Bound: 3}, {Status: protocol.TooHeavy, Bound: 4, Depth: 2}},
 			Notification: protocol.Notification{Ask: true, Renew: true, Recheck: 4, Recall: protocol.RecallAll, Grants: []protocol.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
 		}}, "me")
 	})

@@ -4,8 +4,8 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 from sema_client import AuthenticatedClient
-from sema_client.api.default import acquire, list_, release, renew, set_limit, show
-from sema_client.models import Acquire, Limit, Permit, Problem, Renew
+from sema_client.api.default import acquire, list_, release, renew, set_key_2, set_limit, show
+from sema_client.models import Acquire, KeyRule, Limit, Permit, Problem, Renew
 
 client = AuthenticatedClient(base_url=os.environ["SEMA_URL"], token=os.environ["SEMA_SERVER_TOKEN"])
 name = "down loads/ä"
@@ -23,4 +23,11 @@ assert seen.limit == 2 and [h.permit for h in seen.holders] == [held.permit], se
 assert [s.name for s in list_.sync(client=client, prefix="down").semaphores] == [name]
 assert release.sync_detailed(name, "job-17", client=client).status_code == 204
 assert show.sync(name, client=client).used == 0
+alice = acquire.sync("api", "a1", client=client, body=Acquire(limit=9, caps=[3, 2], key=["acme", "alice"], weight=2))
+assert isinstance(alice, Permit) and alice.key == ["acme", "alice"], alice
+heavy = acquire.sync("api", "a2", client=client, body=Acquire(limit=9, caps=[3, 2], key="acme", weight=4))
+assert isinstance(heavy, Problem) and heavy.at.key == "acme" and heavy.at.cap == 3, heavy
+assert set_key_2.sync_detailed("api", "acme", "alice/b", client=client, body=KeyRule(cap=1)).status_code == 204
+seen = show.sync("api", client=client)
+assert seen.caps == [3, 2] and {str(k.key): k.held for k in seen.keys} == {"acme": 2, "['acme', 'alice']": 2, "['acme', 'alice/b']": 0}, seen
 print("the client works")

@@ -37,7 +37,7 @@ test("what a permit tells", async () => {
 })
 
 test("keys share it", async () => {
-  const shared = client.semaphore(server.name, { limit: 3, perKey: 1 })
+  const shared = client.semaphore(server.name, { limit: 3, caps: [1] })
   const acme = await shared.acquire({ key: "acme" })
   assert.equal(await shared.tryAcquire({ key: "acme" }), null)
   const beta = await shared.acquire({ key: "beta" })
@@ -52,6 +52,32 @@ test("keys share it", async () => {
   assert.deepEqual(order, ["early", "late"])
   await beta.release()
   await assert.rejects(shared.acquire({ key: "acme", headStart: 1e9 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
+})
+
+test("keys of several names", async () => {
+  const shared = client.semaphore(server.name, { limit: 9, caps: [3, 2] })
+  assert.deepEqual(shared.caps, [3, 2])
+  const first = await shared.acquire({ key: ["acme", "alice"], weight: 2 })
+  let served = false
+  const waiting = shared.run(() => { served = true }, { key: ["acme", "alice"], timeout: MINUTE })
+  await server.waiting(1)
+  const bob = await shared.acquire({ key: ["acme", "bob"] }) // alice waits for herself alone
+  assert.equal(await shared.tryAcquire({ key: ["acme", "bob"] }), null)
+  assert.equal(await shared.tryAcquire({ key: "acme" }), null)
+  const beta = await shared.acquire({ key: ["beta"], weight: 3 })
+  assert.equal(await shared.tryAcquire({ key: "beta" }), null)
+  assert.ok(!served)
+  await first.release()
+  await waiting
+  await bob.release()
+  await beta.release()
+  await assert.rejects(shared.acquire({ key: ["acme", "alice"], weight: 3 }), (e) => e instanceof Refused && e.kind === "urn:sema:too-heavy" && e.message.includes("acme/alice"))
+  for (const key of [["a", ""], ["a", "b", "c", "d"], ["a\u0001b"], "a\u0001b", "n".repeat(256)]) {
+    await assert.rejects(shared.acquire({ key }), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
+  }
+  for (const caps of [[1, 2, 3, 4], [-1]]) {
+    await assert.rejects(client.semaphore(server.name, { limit: 9, caps }).acquire(), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
+  }
 })
 
 test("nothing free", async () => {

@@ -4,7 +4,7 @@ import unittest
 
 from serving import Serving
 
-from sema_client import PermitLost, Unavailable, Unreachable
+from sema_client import PermitLost, Refused, Unavailable, Unreachable
 from sema_client.aio import Client
 
 MINUTE = 60.0
@@ -31,12 +31,26 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(most, 1)
 
     async def test_keys_share_it(self) -> None:
-        shared = self.client.semaphore(self.name, limit=3, per_key=1)
+        shared = self.client.semaphore(self.name, limit=3, caps=(1,))
         async with await shared.acquire(key="acme"), await shared.acquire(key="beta", head_start=5):
             self.assertIsNone(await shared.try_acquire(key="acme"))
             self.assertIsNotNone(free := await shared.try_acquire(key="gamma"))
             assert free is not None
             await free.release()
+
+    async def test_keys_of_several_names(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, caps=[3, 2])
+        async with await shared.acquire(key=("acme", "alice"), weight=2):
+            waiting = asyncio.create_task(shared.acquire(MINUTE, key=("acme", "alice")))
+            await asyncio.to_thread(self.waiting, 1)
+            async with await shared.acquire(key=("acme", "bob")):  # alice waits for herself alone
+                self.assertIsNone(await shared.try_acquire(key="acme"))
+                async with await shared.acquire(key="beta", weight=3):
+                    self.assertFalse(waiting.done())
+        async with await waiting:
+            pass
+        with self.assertRaisesRegex(Refused, "acme/alice"):
+            await shared.acquire(key=["acme", "alice"], weight=3)
 
     async def test_nothing_free(self) -> None:
         async with await self.semaphore.acquire():

@@ -46,7 +46,7 @@ class Sync(Serving):
             self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
 
     def test_keys_share_it(self) -> None:
-        shared = self.client.semaphore(self.name, limit=3, per_key=1)
+        shared = self.client.semaphore(self.name, limit=3, caps=(1,))
         order: list[str] = []
 
         def wait(label: str, head_start: float) -> None:
@@ -66,6 +66,40 @@ class Sync(Serving):
         with self.assertRaises(Refused) as refused:
             shared.acquire(key="acme", head_start=1e9)
         self.assertEqual(refused.exception.kind, "urn:sema:argument")
+
+    def test_keys_of_several_names(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, caps=(3, 2))
+        got: list[str] = []
+
+        def wait() -> None:
+            with shared.acquire(MINUTE, key=("acme", "alice")):
+                got.append("alice")
+
+        waiting = threading.Thread(target=wait)
+        with shared.acquire(key=("acme", "alice"), weight=2) as permit:
+            self.assertEqual(shared.caps, (3, 2))
+            waiting.start()
+            self.waiting(1)
+            with shared.acquire(key=["acme", "bob"]):  # alice waits for herself alone
+                self.assertIsNone(shared.try_acquire(key=("acme", "bob")))
+                self.assertIsNone(shared.try_acquire(key="acme"))
+                with shared.acquire(key=("beta", "alice")), shared.acquire(key=("beta",)), shared.acquire(key="beta"):
+                    self.assertIsNone(shared.try_acquire(key="beta"))
+                self.assertEqual(got, [])
+                permit.release()
+                waiting.join()
+        self.assertEqual(got, ["alice"])
+        with self.assertRaisesRegex(Refused, "acme/alice") as refused:
+            shared.acquire(key=("acme", "alice"), weight=3)
+        self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
+        for key in (("a", ""), ("a", "b", "c", "d"), ("a\x01b",), "a\x01b", "n" * 256):
+            with self.assertRaises(Refused) as refused:
+                shared.acquire(key=key)
+            self.assertEqual(refused.exception.kind, "urn:sema:argument")
+        for caps in ((1, 2, 3, 4), (-1,)):
+            with self.assertRaises(Refused) as refused:
+                self.client.semaphore(self.name, limit=9, caps=caps).acquire()
+            self.assertEqual(refused.exception.kind, "urn:sema:argument")
 
     def test_nothing_free(self) -> None:
         with self.semaphore.acquire() as first:

@@ -12,7 +12,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -125,8 +125,8 @@ class Wish:
     weight: int = 1
     label: str = ""
     slot: bool = False
-    key: str = ""
-    per_key: int = 0
+    key: str | Sequence[str] = ""
+    caps: tuple[int, ...] = ()
     head_start: float = 0.0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
@@ -211,7 +211,7 @@ def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[R
         body: dict[str, Any] = {"limit": wish.limit, "lease_seconds": wish.lease, "wait_seconds": wait}
         for field_name, value, usual in (
             ("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False),
-            ("key", wish.key, ""), ("per_key", wish.per_key, 0), ("head_start_seconds", wish.head_start, 0.0),
+            ("key", wish.key if isinstance(wish.key, str) else list(wish.key), ""), ("caps", list(wish.caps), []), ("head_start_seconds", wish.head_start, 0.0),
         ):
             if value != usual:
                 body[field_name] = value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -43,11 +43,12 @@ class Client:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, per_key: int = 0) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = ()) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
         how long the server waits for a process that vanished; permits are renewed after a third of it.
-        per_key: how much each key may hold, see acquire; stored with limit. 0: as much as is free."""
-        return Semaphore(self, name, limit, lease, per_key)
+        caps: how much each key may hold, see acquire: first each key of one name, then each of two and of three, as in
+        (20, 4); stored with limit. 0, or none: as much as is free."""
+        return Semaphore(self, name, limit, lease, caps)
 
     async def __aenter__(self) -> Client:
         return self
@@ -109,12 +110,12 @@ class Client:
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float, per_key: int = 0) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = ()) -> None:
         self._client = client
-        self.name, self.limit, self.lease, self.per_key = name, limit, lease, per_key
+        self.name, self.limit, self.lease, self.caps = name, limit, lease, tuple(caps)
 
     async def acquire(
-        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str = "", head_start: float = 0.0,
+        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", head_start: float = 0.0,
     ) -> Permit:
         """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
 
@@ -123,12 +124,13 @@ class Semaphore:
 
         timeout: seconds; None: as long as it takes. weight: how much of the limit it takes.
         label: shown to operators. slot: have an index below the limit that nobody else with a slot has.
-        key: whose the permit is, of those that share the semaphore, such as a tenant. Who holds least for its
+        key: whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an
+        organisation and a user of it, ("acme", "alice"). The permit counts for each of them. Who holds least for its
         share goes first, and within a key who came first. It comes from authentication: who makes up keys gets
         their shares. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.per_key, head_start)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, head_start)
         try:
             held = await self._client._run(acquiring(wish, timeout, self._client._patience), waits=True)
         except Unavailable:
@@ -139,7 +141,7 @@ class Semaphore:
             raise
         return Permit(self._client, held)
 
-    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str = "") -> Permit | None:
+    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "") -> Permit | None:
         """A permit if one is free now, else None. Raises as acquire does."""
         try:
             return await self.acquire(0, weight=weight, label=label, slot=slot, key=key)
