@@ -213,9 +213,9 @@ R.move = function(s, k)
   if s.settled then
     local f = s.front
     while f and f.parent ~= k.parent do f = f.up end
-    if f and (k == f or k.where == 1 and (f.where ~= 1 or k.level < f.level or k.level == f.level and (k.tag < f.tag or k.tag == f.tag and k.seq < f.seq))) then s.settled = false end
+    if f and (k == f or k.where == 1 and (f.where ~= 1 or R.before(k, f))) then s.settled = false end
   end
-  s.top[k.parent], s.new_turn = nil, s.new_turn or not old
+  s.top[k.parent], s.new_turn = R.top_after(s, k), s.new_turn or not old
   R.begin(s)
   if new then redis.call('ZADD', KEYS[8], 0, new) end
   if old then redis.call('ZREM', KEYS[8], old) end
@@ -233,8 +233,35 @@ R.served = function(s, k)
   R.reposition(s, k)
 end
 
+-- before reports whether a key in turn is served before another one beside it.
+R.before = function(a, b)
+  if a.level ~= b.level then return a.level < b.level end
+  return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
+end
+
+-- top_after returns what in_turn would after a key has moved, as far as that is known without reading: a
+-- hand-off moves each key of its path twice. The second one is '?' if there is one, and which is not known.
+R.top_after = function(s, k)
+  local top, name, stands = s.top[k.parent], k.name, k.where == 1
+  if not top then return nil end
+  local a, b = top[1], top[2]
+  if not a then return stands and {name} or top end
+  if not stands then
+    if name == a or name == b or b == '?' then return name == a and not b and {} or nil end
+    return top
+  end
+  if name == a then
+    if not b or b == '?' then return not b and top or nil end
+    return R.before(k, R.key(s, b)) and top or {b, '?'}
+  end
+  if R.before(k, R.key(s, a)) then return {name, a} end
+  if name == b then return {a, '?'} end
+  if b and (b == '?' or not R.before(k, R.key(s, b))) then return top end
+  return {a, name}
+end
+
 -- in_turn returns the paths of the first two keys in turn below a path, or fewer if there
--- are fewer.
+-- are fewer; see top_after for '?'.
 R.in_turn = function(s, parent)
   local top = s.top[parent]
   if top then return top end

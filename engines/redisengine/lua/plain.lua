@@ -67,28 +67,29 @@ if plain and ids == 1 then
         kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
-    local fields, n, at = {'', 'k' .. key}, 2, string.find(key, '\1', 1, true)
-    while at do
-      fields[n], fields[n + 1], n = 'k' .. string.sub(key, 1, at - 1), fields[n], n + 1 -- those above come first
+    local leaf, above, n, at = 'k' .. key, nil, 2, string.find(key, '\1', 1, true)
+    while at do -- those above come first
+      above = above or {''}
+      above[n], above[n + 1], n = 'k' .. string.sub(key, 1, at - 1), leaf, n + 1
       at = string.find(key, '\1', at + 1, true)
     end
-    local known = redis.call('HMGET', KEYS[9], unpack(fields))
+    local known = above and redis.call('HMGET', KEYS[9], unpack(above)) or redis.call('HMGET', KEYS[9], '', leaf)
     records = {}
     if known[1] then c1, c2, c3 = struct.unpack('<ddd', known[1]) end
     local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3)
     for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
-      local raw, held, tickets, cap, _, bits = known[i], 0, 0, 0, 0, i < n and 2 or 0
+      local name, raw, held, tickets, cap, _, bits = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0
       if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
       good = good and (bits >= 2) == (i < n) -- else the callers of the key queue elsewhere, or will
       if kind == ASK_KEYED then
         if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
         good = good and (cap == 0 or weight <= cap - held)
-        records[2 * i - 3], records[2 * i - 2] = fields[i], struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
+        records[2 * i - 3], records[2 * i - 2] = name, struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or bits == 0 and string.rep('\0', KEY_SIZE - 8) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
       elseif held > weight or tickets > 0 or bits % 2 == 1 then
-        records[#records + 1], records[#records + 2] = fields[i], struct.pack('<d', held - weight) .. string.sub(raw, 9)
+        records[#records + 1], records[#records + 2] = name, struct.pack('<d', held - weight) .. string.sub(raw, 9)
       else
         good, unused = good and raw, unused or {}
-        unused[#unused + 1] = fields[i]
+        unused[#unused + 1] = name
       end
     end
     if kind == ASK_KEYED then kind = good and ASK or 0 elseif not good and kind ~= RENEW then kind = 0 end
