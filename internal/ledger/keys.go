@@ -191,6 +191,17 @@ func (l *Ledger) lacks(k *key, weight int) bool {
 	return weight <= most && weight > most-k.held
 }
 
+// holdsUp reports whether a key, and none below it, holds up its first ticket. One below it may do so
+// without having been looked at: its cap is smaller than it was.
+func (l *Ledger) holdsUp(k *key, first *ticket) bool {
+	for n := first.key.leaf(); n != k; n = n.up {
+		if first.id.Weight > l.capOf(n)-n.held {
+			return false
+		}
+	}
+	return l.lacks(k, first.id.Weight)
+}
+
 // lacking is the lowest key of a ticket's path that lacks its weight; nil: none does.
 func (l *Ledger) lacking(t *ticket) *key {
 	for n := t.key.leaf(); n.up != nil; n = n.up {
@@ -272,7 +283,7 @@ func (l *Ledger) stepIn(k *key) {
 	}
 	switch t := k.first(); {
 	case t == nil: // those below it are full
-	case l.lacks(k, t.id.Weight):
+	case l.holdsUp(k, t):
 		ks.stepAside(k, ks.epoch)
 	default:
 		ks.stepInTurn(k, t)

@@ -19,13 +19,13 @@ func (l *Ledger) grant(now, upTo int64) {
 		if t.place > upTo {
 			return
 		}
-		if k := l.lacking(t); k != nil && l.turns > 0 { // its cap is smaller than it was
+		most, _ := l.mostOf(t.key)
+		over, tooHeavy := t.silent(now), t.id.Weight > most
+		if k := l.lacking(t); k != nil && !tooHeavy && l.turns > 0 { // its cap is smaller than it was
 			l.turns--
 			l.reposition(k)
 			continue
 		}
-		most, _ := l.mostOf(t.key)
-		over, tooHeavy := t.silent(now), t.id.Weight > most
 		if !over && !tooHeavy && t.id.Weight > l.limit-l.used {
 			return
 		}

@@ -216,7 +216,7 @@ func (w *sharing) sums() {
 	}
 	for _, t := range w.l.tenants {
 		leaf := t.inTurn()
-		if !w.other && leaf != nil && t.lacks(leaf.queue[0].ID.Weight) {
+		if !w.other && leaf != nil && !hasRoom(standing{t, leaf}) {
 			w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
 		}
 	}

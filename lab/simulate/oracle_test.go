@@ -16,7 +16,7 @@ import (
 // others below: that makes no difference.
 //
 // A ledger does not look at all keys when the caps of all keys fall. So the oracle knows the
-// cap by which each key was last seen, too.
+// caps by which each key was last seen, too.
 type oracle struct {
 	limit   int
 	caps    engine.Caps
@@ -26,9 +26,9 @@ type oracle struct {
 	waiting []*wish
 	held    []*wish
 
-	seen  map[string]int   // by which cap a key is full, or is not
-	seats map[string]seat  // of the keys that wait
-	time  map[string]int64 // of the keys above them, virtual
+	seen  map[string]engine.Caps // by which caps a key is full, or is not
+	seats map[string]seat        // of the keys that wait
+	time  map[string]int64       // of the keys above them, virtual
 	seq   int64
 }
 
@@ -49,7 +49,7 @@ type seat struct{ base, seq int64 }
 const everything = "\x00"
 
 func newOracle() *oracle {
-	return &oracle{rules: map[string]rule{}, seen: map[string]int{}, seats: map[string]seat{}, time: map[string]int64{}}
+	return &oracle{rules: map[string]rule{}, seen: map[string]engine.Caps{}, seats: map[string]seat{}, time: map[string]int64{}}
 }
 
 // lineOf are the keys of a caller, from the line that it stands in to the semaphore.
@@ -180,7 +180,7 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 		if w == nil || w.place > upTo {
 			return grants
 		}
-		if i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, o.cap(key)) }); i >= 0 && w.line[i] != everything {
+		if i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, o.cap(key)) }); i >= 0 && w.line[i] != everything && !o.tooHeavy(w) {
 			o.look(w.line[i:]) // its cap is smaller than it was
 			continue
 		}
@@ -197,10 +197,10 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	return grants
 }
 
-// look sees the caps of some keys.
+// look sees some keys, and those below them, by the caps as they are.
 func (o *oracle) look(line []string) {
 	for _, name := range line {
-		o.seen[name] = o.cap(name)
+		o.seen[name] = o.caps
 	}
 }
 
@@ -319,17 +319,19 @@ func (o *oracle) holds(key string) (weight int) {
 	return weight
 }
 
-func (o *oracle) cap(key string) int {
+func (o *oracle) cap(key string) int { return o.capBy(key, o.caps) }
+
+func (o *oracle) capBy(key string, caps engine.Caps) int {
 	depth := strings.Count(key, "\x01")
 	switch own := o.rules[key].cap; {
 	case key == everything:
 		return o.limit
 	case own > 0:
 		return own
-	case key == "" || strings.HasSuffix(key, "\x01") || o.caps[depth] == 0:
+	case key == "" || strings.HasSuffix(key, "\x01") || caps[depth] == 0:
 		return 1 << 50
 	}
-	return o.caps[depth]
+	return caps[depth]
 }
 
 func (o *oracle) share(key string) int { return cmp.Or(o.rules[key].share, 100) }
@@ -338,8 +340,15 @@ func (o *oracle) cost(key string, w *wish) int64 {
 	return max(1, int64(w.id.Weight*1000/o.share(key)))
 }
 
-// full reports whether a key is held up, as far as it was seen.
-func (o *oracle) full(key string, first *wish) bool { return o.lacks(key, first, o.seen[key]) }
+// full reports whether a key holds up its first, and none below it does, as far as it was seen.
+func (o *oracle) full(key string, first *wish) bool {
+	for _, below := range first.line[:slices.Index(first.line, key)] {
+		if first.id.Weight > o.capBy(below, o.seen[key])-o.holds(below) {
+			return false
+		}
+	}
+	return o.lacks(key, first, o.capBy(key, o.seen[key]))
+}
 
 // lacks reports whether a key with a cap must give back something before its first may be served.
 func (o *oracle) lacks(key string, first *wish, most int) bool {

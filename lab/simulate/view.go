@@ -163,8 +163,17 @@ func (t *tenant) next(may func(standing) bool) *tenant {
 // notFull picks the keys that the ledger does not say to be full.
 func notFull(s standing) bool { return !s.Full }
 
-// hasRoom picks the keys that lack no weight for their first ticket.
-func hasRoom(s standing) bool { return !s.lacks(s.first().ID.Weight) }
+// hasRoom picks the keys that do not hold up their first ticket. One below may do so, and the ledger
+// has not looked yet.
+func hasRoom(s standing) bool {
+	weight := s.first().ID.Weight
+	for n := s.leaf; n != s.tenant; n = n.up {
+		if weight > n.most-n.held {
+			return true
+		}
+	}
+	return !s.lacks(weight)
+}
 
 // inTurn is the leaf of the ticket that a key is served first; nil if the key is not in turn:
 // nobody waits, or it is full, or all below it are.

@@ -195,10 +195,12 @@ R.move = function(s, k)
   local old, was = k.old or R.turn_member(k), k.where
   if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
   k.where, k.changed, k.old = 0, true, nil
-  local head = k.n > 0 and R.first(s, k)
+  local head, _, below
+  if k.n > 0 then head, _, below = R.first(s, k) end
   if head then
     local weight = R.parse_id(head)
-    if R.lacks(s, k, weight) then
+    while below ~= k and weight <= R.cap_of(s, below) - below.held do below = below.up end -- a key below it may hold up its first ticket, and not know: its cap was reduced
+    if below == k and R.lacks(s, k, weight) then
       k.where, k.level = 2, s.keyed.epoch
     else
       k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(k)))
