@@ -40,6 +40,19 @@ func TestAnEngineThatRecallsHasAnswered(t *testing.T) {
 	})
 }
 
+// A wait under a permit of the same semaphore ends with its bound, and the semaphore goes on.
+func TestABoundedWaitUnderAPermitOfTheSame(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 2}))
+		a := acquire(t, s)
+		b, err := s.TryAcquire(t.Context())
+		expect.OK(t, err)
+		_, err = s.Acquire(a.Context(t.Context()), sema.WaitAtMost(time.Second))
+		wantOnly(t, err, sema.ErrBusy, nil)
+		expect.OK(t, errors.Join(a.Release(), b.Release()))
+	})
+}
+
 // Bounds as short as the engine's answers: each caller has a permit, or is told that none was free in time.
 func TestAShortBoundOfTheWait(t *testing.T) {
 	s, err := sema.New(memengine.New(), "x", 1, nil)

@@ -42,6 +42,41 @@ func ExampleFor() {
 	// initech holds 1 of 2
 }
 
+// Limits within limits: three at once in all, two for each organisation, one for each user of one. A user
+// at her cap holds up nobody, and a full organisation none of another.
+func ExampleFor_path() {
+	ctx := context.Background()
+	sem, err := sema.New(memengine.New(), "api", 3, &sema.Options{Caps: sema.Caps{2, 1}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+
+	for _, path := range [][]string{{"acme", "alice"}, {"acme", "alice"}, {"acme", "bob"}, {"acme", "carol"}, {"initech", "alice"}} {
+		permit, err := sem.TryAcquire(ctx, sema.For(path...))
+		fmt.Println(path, err)
+		if err == nil {
+			defer func() { _ = permit.Release() }()
+		}
+	}
+	state, err := sem.State(ctx)
+	for _, key := range state.Keys {
+		fmt.Println(key.Key, "holds", key.Held, "of", key.Cap)
+	}
+	// Output:
+	// [acme alice] <nil>
+	// [acme alice] sema: no permit available: "api"
+	// [acme bob] <nil>
+	// [acme carol] sema: no permit available: "api"
+	// [initech alice] <nil>
+	// acme holds 2 of 2
+	// acme/alice holds 1 of 1
+	// acme/bob holds 1 of 1
+	// initech holds 1 of 2
+	// initech/alice holds 1 of 1
+}
+
 // keyOf is what operators see of an API key. The pepper is the program's own secret, the
 // same in all processes.
 func keyOf(pepper []byte, apiKey string) string {

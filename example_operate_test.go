@@ -155,7 +155,7 @@ func ExampleRule() {
 	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 20, Caps: sema.Caps{2}}))
 	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 5, Share: 300}, "acme"))
 	state, err := operator.State(ctx)
-	fmt.Println(state.Limit, state.PerKey, state.Keys[0].Key, state.Keys[0].Cap, err)
+	fmt.Println(state.Limit, state.Caps, state.Keys[0].Key, state.Keys[0].Cap, err)
 	fmt.Println(operator.Unset(ctx, "acme"))
 	// Output:
 	// <nil>

@@ -208,14 +208,16 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 // outcome waits for an acquisition, until within ends: that is ctx, with the bound of the wait.
 func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
-	if l.Wait(within, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
+	settled := l.Wait(within, &h.Waiter)
+	over := ctx.Err() != nil // asked without the lock, which the context of a permit of this semaphore takes
+	if settled && h.Err == nil && !over {
 		return s.granted(p)
 	}
 	l.Lock()
 	now := l.Now()
 	err := h.Err
 	switch {
-	case h.Settled() && err == nil && ctx.Err() == nil: // granted as the bound of the wait ended
+	case h.Settled() && err == nil && !over: // granted as the bound of the wait ended
 		l.Start(now)
 		return s.granted(p)
 	case h.Settled() && err == nil: // granted as the context ended
@@ -223,7 +225,7 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 		h.end(s.released)
 		err = s.inVain(ctx)
 	case !h.Settled():
-		err = s.unserved(ctx, h)
+		err = s.unserved(ctx, over, h)
 		l.Machine.Cancel(now, &h.Acquisition)
 		h.Settle(err)
 	}
@@ -249,12 +251,12 @@ func (s *Semaphore) granted(p *Permit) (*Permit, error) {
 }
 
 // unserved is the error of an acquisition whose wait has ended. Within the bound of a wait an
-// engine that has not failed may just be slower. The lock is held.
-func (s *Semaphore) unserved(ctx context.Context, h *holding) error {
+// engine that has not failed may just be slower. over: ctx has ended. The lock is held.
+func (s *Semaphore) unserved(ctx context.Context, over bool, h *holding) error {
 	switch failed := s.loop.Machine.LastError() != nil; {
-	case ctx.Err() == nil && h.Unanswered() && failed:
+	case !over && h.Unanswered() && failed:
 		return s.loop.Silent("acquire", s.loop.Now()-h.Came())
-	case ctx.Err() == nil:
+	case !over:
 		return s.busy
 	case h.Unanswered():
 		return s.loop.Unanswered("acquire", ended(ctx))

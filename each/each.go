@@ -5,7 +5,7 @@
 //	err = hosts.Do(ctx, "example.org", func(ctx context.Context) error { return call(ctx) })
 //
 // A name's semaphore is made when it is first needed. If the names share a limit as well ("two
-// per tenant, twenty in all"), use one sema.Semaphore with sema.Options.PerKey and sema.For.
+// per tenant, twenty in all"), use one sema.Semaphore with sema.Options.Caps and sema.For.
 package each
 
 import (

@@ -39,7 +39,8 @@ var (
 // wait for a permit. These requests may run beside others that hold a permit.
 //
 // perKey is how many of the places one key may have: 0 … places; 0 for all of them. The key is
-// the name of a semahttp.Limiter, or the key of a gRPC call.
+// the name of a semahttp.Limiter, or the key of a gRPC call: all its names, so a user's places are not counted
+// for the organisation.
 //
 // Another value is refused where the Policy is used: every request fails with a *sema.ArgumentError.
 func Local(places, perKey int) Policy { return Policy(gate.Local(places, perKey)) }

@@ -190,19 +190,20 @@ func TestThePositionInTheQueueOfAKey(t *testing.T) {
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context(), sema.For("acme"))
 		expect.OK(t, err)
+		names := func(key string) sema.AcquireOption { return sema.For(strings.Split(key, "/")...) }
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
-		for _, key := range []string{"acme", "acme", "acme", "beta"} {
+		for _, key := range []string{"acme", "acme", "acme", "beta", "acme/alice", "acme/bob", "acme/bob"} {
 			other, err := sema.New(e, "x", 1, nil)
 			expect.OK(t, err)
 			defer func() { _ = other.Close() }()
-			all.Go(func() { _, _ = other.Acquire(ctx, sema.For(key)) })
+			all.Go(func() { _, _ = other.Acquire(ctx, names(key)) })
 			synctest.Wait()
 			time.Sleep(time.Millisecond) // a place in the queue is counted in microseconds
 		}
-		for key, want := range map[string]string{"acme": "4", "beta": "2", "gamma": "1"} {
+		for key, want := range map[string]string{"acme": "4", "beta": "2", "gamma": "1", "acme/alice": "2", "acme/bob": "3", "acme/carol": "1"} {
 			h := &semahttp.Handler{
-				Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.For(key)) }, Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+				Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, names(key)) }, Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
 			}
 			if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != want {
 				t.Errorf("%s: %q, want %q", key, got, want)

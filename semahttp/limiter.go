@@ -10,6 +10,7 @@ import (
 
 	"sema"
 	"sema/each"
+	"sema/engine"
 	"sema/internal/hooks"
 )
 
@@ -28,7 +29,7 @@ type Limiter struct {
 	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
 
 	semaphore *sema.Semaphore // whose queue Handler.Position tells; nil: of none
-	key       string          // of the request
+	key       engine.Key      // of the request
 	headStart time.Duration   // of its acquisition
 }
 
@@ -36,16 +37,17 @@ type Limiter struct {
 //
 //	semahttp.Of(sem, sema.For(tenant(r)), sema.Weight(n))
 //
-// Its name is the key, or without one the semaphore's name. A Handler answers 400 Bad Request to a key or
+// The key may be a path, such as sema.For(organisation(r), user(r)). The Limiter's name is the key, or without one
+// the semaphore's name; the names of a path have a slash between, see engine.Key. A Handler answers 400 Bad Request to a key or
 // a weight that cannot be, and 413 Content Too Large to a weight above the limit. Of panics if s is nil.
 func Of(s *sema.Semaphore, options ...sema.AcquireOption) Limiter {
 	if s == nil {
 		panic(invalid("semaphore", nil, "a semaphore, such as sema.New makes"))
 	}
 	own := slices.Clone(options)
-	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: hooks.Key(own), headStart: hooks.HeadStart(own)}
+	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: engine.Key(hooks.Key(own)), headStart: hooks.HeadStart(own)}
 	if l.key != "" {
-		l.Name = l.key
+		l.Name = l.key.String()
 	}
 	return l
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 const (
@@ -26,9 +27,9 @@ type queues struct {
 
 // queue is when those who wait came, in order.
 type queue struct {
-	mu   sync.Mutex             // held while the engine is asked
-	at   time.Time              // when it answered
-	came map[string][]time.Time // by key
+	mu   sync.Mutex                 // held while the engine is asked
+	at   time.Time                  // when it answered
+	came map[engine.Key][]time.Time // by key
 }
 
 // position is the place in the queue, among those of its key, of a request that came then;
@@ -49,7 +50,7 @@ func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
 		if err != nil {
 			return 0
 		}
-		one.at, one.came = time.Now(), map[string][]time.Time{}
+		one.at, one.came = time.Now(), map[engine.Key][]time.Time{}
 		for _, w := range st.Waiters {
 			one.came[w.Key] = append(one.came[w.Key], one.at.Add(-w.Waiting))
 		}

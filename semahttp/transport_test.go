@@ -429,6 +429,7 @@ func TestNamesOfLimiters(t *testing.T) {
 		{semahttp.Of(sem), "upstream"},
 		{semahttp.Of(sem, sema.Weight(2)), "upstream"},
 		{semahttp.Of(sem, sema.For("a"), sema.Weight(2), sema.For("b")), "b"},
+		{semahttp.Of(sem, sema.For("acme", "a/b")), "acme/a%2Fb"},
 		{semahttp.OfEach(hosts, "a.example", sema.Weight(2)), "a.example"},
 	} {
 		tr := &semahttp.Transport{Limit: func(*http.Request) semahttp.Limiter { return c.l }}
@@ -454,13 +455,13 @@ func TestOptionsOfALimiter(t *testing.T) {
 		group, err := each.New(engine, "g", 10, nil)
 		expect.OK(t, err)
 		for name, l := range map[string]semahttp.Limiter{
-			"x":   semahttp.Of(sem, sema.For("acme"), sema.Weight(3)),
-			"g/a": semahttp.OfEach(group, "a", sema.For("acme"), sema.Weight(3)),
+			"x":   semahttp.Of(sem, sema.For("acme", "alice"), sema.Weight(3)),
+			"g/a": semahttp.OfEach(group, "a", sema.For("acme", "alice"), sema.Weight(3)),
 		} {
 			p, err := l.Acquire(t.Context(), sema.AnswerWithin(time.Second))
 			expect.OK(t, err)
 			held := engine.Held(name)
-			if len(held) != 1 || held[0].Key != "acme" || held[0].Weight != 3 {
+			if len(held) != 1 || held[0].Key.String() != "acme/alice" || held[0].Weight != 3 {
 				t.Errorf("%s: held %+v", name, held)
 			}
 			expect.OK(t, p.Release())
@@ -499,7 +500,7 @@ func TestLimitsPerKey(t *testing.T) {
 		defer func() { _ = sem.Close() }()
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {
 			all := engine.Held("hosts")
-			own := slices.DeleteFunc(slices.Clone(all), func(p sematest.Permit) bool { return p.Key != r.URL.Host })
+			own := slices.DeleteFunc(slices.Clone(all), func(p sematest.Permit) bool { return string(p.Key) != r.URL.Host })
 			held := fmt.Sprint(len(own), len(all))
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
 		})

@@ -19,7 +19,7 @@ const grace = time.Second
 // Permit is a permit that somebody holds.
 type Permit struct {
 	Semaphore string
-	Key       string // whose it is, see sema.For
+	Key       engine.Key // whose it is, see sema.For
 	ID        string
 	Weight    int
 

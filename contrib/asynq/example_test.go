@@ -30,7 +30,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Queues: map[string]string{"reports": "report"}})
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Queues: map[string][]string{"reports": {"report"}}})
 	if err != nil {
 		fmt.Println(err)
 		return

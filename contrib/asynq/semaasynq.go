@@ -39,15 +39,16 @@ import (
 // its default; one of Semaphore and Group has to be there.
 type Limit struct {
 	// Semaphore limits all tasks together, and shares them among their keys. With
-	// sema.Options.PerKey it limits those of each key as well.
+	// sema.Options.Caps it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Group limits the tasks of each key by themselves. The key is the name in the Group.
+	// Group limits the tasks of each name by themselves. The name is the first of the key; further names
+	// of the key are a key within that limit.
 	Group *each.Group
 
-	// Key is a task's key: its tenant, its queue (asynq.GetQueueName). Default: its
-	// type.
-	Key func(ctx context.Context, task *asynq.Task) string
+	// Key is a task's key, as the names that sema.For takes: its tenant, its queue
+	// (asynq.GetQueueName), its organisation and user. nil is no key. Default: its type.
+	Key func(ctx context.Context, task *asynq.Task) []string
 
 	// Weight is how much of the limit a task takes. Default: 1.
 	Weight func(ctx context.Context, task *asynq.Task) int
@@ -64,7 +65,7 @@ type Limit struct {
 
 	// Queues names the key of each queue that has tasks of one key only. This server
 	// takes no task from such a queue while as many as may wait here do. Default: none.
-	Queues map[string]string
+	Queues map[string][]string
 }
 
 // Limiter has tasks run under permits.
@@ -82,7 +83,7 @@ func New(limit Limit) (*Limiter, error) {
 		return nil, err
 	}
 	if limit.Key == nil {
-		limit.Key = func(_ context.Context, task *asynq.Task) string { return task.Type() }
+		limit.Key = func(_ context.Context, task *asynq.Task) []string { return []string{task.Type()} }
 	}
 	if limit.Weight == nil {
 		limit.Weight = func(context.Context, *asynq.Task) int { return 1 }
@@ -157,9 +158,6 @@ func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asy
 
 // full reports whether a queue is to be left alone.
 func (l *Limiter) full(queue string) bool {
-	if l.limit.Semaphore != nil {
-		return l.jobs.Full("")
-	}
 	key, ok := l.limit.Queues[queue]
-	return ok && l.jobs.Full(key)
+	return ok && l.jobs.Full(key...)
 }

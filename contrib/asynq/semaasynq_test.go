@@ -123,12 +123,31 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 
 // Of a queue with one type nothing is taken while a task of it waits.
 func TestQueueIsLeftAlone(t *testing.T) {
-	server := redistest.Start(t)
+	t.Run("group", func(t *testing.T) {
+		server := redistest.Start(t)
+		group, release := held(t, server, "a")
+		leftAlone(t, server, semaasynq.Limit{Group: group, Queues: map[string][]string{"as": {"a"}}}, release)
+	})
+	t.Run("semaphore", func(t *testing.T) {
+		e := memengine.New()
+		sem, err := sema.New(e, "tasks", 5, &sema.Options{Caps: sema.Caps{5, 1}})
+		expect.OK(t, err)
+		t.Cleanup(func() { _, _ = sem.Close(), e.Close() })
+		permit, err := sem.Acquire(expect.Within(t), sema.For("acme", "a"))
+		expect.OK(t, err)
+		leftAlone(t, redistest.Start(t), semaasynq.Limit{
+			Semaphore: sem, Key: func(_ context.Context, task *asynq.Task) []string { return []string{"acme", task.Type()} },
+			Queues: map[string][]string{"as": {"acme", "a"}},
+		}, func() { expect.OK(t, permit.Release()) })
+	})
+}
+
+func leftAlone(t *testing.T, server *redistest.Server, limit semaasynq.Limit, release func()) {
 	q := newQueue(t, server)
-	group, release := held(t, server, "a")
 	const a = 300
 	q.add(t, "a", a, asynq.Queue("as"))
-	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 100 * time.Millisecond, Queues: map[string]string{"as": "a"}})
+	limit.Wait = 100 * time.Millisecond
+	limiter, err := semaasynq.New(limit)
 	expect.OK(t, err)
 	config := quick(2)
 	config.Queues = map[string]int{"as": 1, "bs": 1}
@@ -268,14 +287,17 @@ func TestKeyAndWeight(t *testing.T) {
 	expect.OK(t, err)
 	t.Cleanup(func() { expect.OK(t, group.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{
-		Group:  group,
-		Key:    func(ctx context.Context, _ *asynq.Task) string { name, _ := asynq.GetQueueName(ctx); return name },
+		Group: group,
+		Key: func(ctx context.Context, _ *asynq.Task) []string {
+			name, _ := asynq.GetQueueName(ctx)
+			return []string{name, "alice"}
+		},
 		Weight: func(_ context.Context, task *asynq.Task) int { return len(task.Payload()) },
 	})
 	expect.OK(t, err)
 	start(t, server, limiter, quick(1), func(context.Context, *asynq.Task) error {
-		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 {
-			t.Errorf("%v are held; want one of weight 3", held)
+		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 || held[0].Key != "alice" {
+			t.Errorf("%v are held; want one of weight 3, of alice", held)
 		}
 		return nil
 	})

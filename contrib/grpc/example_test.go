@@ -38,17 +38,17 @@ func ExampleNew() {
 	// Output: <nil>
 }
 
-// A client that has two calls to each tenant's shard open at once, and twenty in
+// A client that has five calls of each organisation open at once, two of each user of one, and twenty in
 // all, whatever the number of its processes.
 func ExampleLimiter_UnaryClient() {
-	sem, err := sema.New(memengine.New(), "shards", 20, &sema.Options{Caps: sema.Caps{2}})
+	sem, err := sema.New(memengine.New(), "shards", 20, &sema.Options{Caps: sema.Caps{5, 2}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	limiter, err := semagrpc.New(semagrpc.Limit{
 		Semaphore: sem,
-		Key:       func(ctx context.Context, _ string) string { return tenantOf(ctx) },
+		Key:       func(ctx context.Context, _ string) []string { return callerOf(ctx) },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -62,4 +62,4 @@ func ExampleLimiter_UnaryClient() {
 	// Output: <nil>
 }
 
-func tenantOf(context.Context) string { return "acme" }
+func callerOf(context.Context) []string { return []string{"acme", "alice"} }

@@ -1,5 +1,7 @@
 package semagrpc
 
+import "sema/engine"
+
 // Observer is told what nobody else is told. Fields may be nil. The functions are
 // called from the goroutine at hand, and must not block.
 type Observer struct {
@@ -14,15 +16,15 @@ type Observer struct {
 
 // EngineFailed is what Observer.EngineFailed is told.
 type EngineFailed struct {
-	Method string // the full name
-	Key    string // as Limit.Key has it; the name of Limit.Semaphore
-	Err    error  // what the engine said, to this call or to the last that asked it
+	Method string     // the full name
+	Key    engine.Key // as Limit.Key has it; without that the name of Limit.Semaphore, or the method
+	Err    error      // what the engine said, to this call or to the last that asked it
 
 	Admitted bool // the call goes on without a permit
 }
 
 // Abandoned is what Observer.Abandoned is told.
 type Abandoned struct {
-	Method string // the full name
-	Key    string // as for EngineFailed
+	Method string     // the full name
+	Key    engine.Key // as for EngineFailed
 }

@@ -163,7 +163,7 @@ func TestRedisIsKilled(t *testing.T) {
 				c := c
 				closed := c.limit.Outage == outage.Closed
 				c.limit.Outage = c.limit.Outage.After(3 * time.Second) // a machine that stands still is no outage
-				c.limit.Acquire = func(ctx context.Context, _ string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				c.limit.Acquire = func(ctx context.Context, _ []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
 					asked.Add(1)
 					return sem.Acquire(ctx, options...)
 				}

@@ -28,7 +28,7 @@ func TestErrorsMarkOverload(t *testing.T) {
 		status.Error(codes.DeadlineExceeded, ""): true, context.DeadlineExceeded: true,
 	} {
 		bad := false
-		acquire := func(context.Context, string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }
+		acquire := func(context.Context, []string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }
 		l, e := New(Limit{Acquire: acquire})
 		expect.OK(t, e)
 		_, got := l.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/y"}, func(context.Context, any) (any, error) { return nil, err })
@@ -42,7 +42,7 @@ func TestErrorsMarkOverload(t *testing.T) {
 		}
 	}
 	bad := false
-	l, e := New(Limit{Acquire: func(context.Context, string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }, Overloaded: func(error) bool { return false }})
+	l, e := New(Limit{Acquire: func(context.Context, []string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }, Overloaded: func(error) bool { return false }})
 	expect.OK(t, e)
 	_, _ = l.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, status.Error(codes.Unavailable, "") })
 	if bad {

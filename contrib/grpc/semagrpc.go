@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -36,6 +37,7 @@ import (
 
 	"sema"
 	"sema/each"
+	"sema/engine"
 	"sema/internal/gate"
 	"sema/outage"
 )
@@ -49,7 +51,8 @@ type Limit struct {
 	// Semaphore limits all calls together. With Key it shares them among the keys.
 	Semaphore *sema.Semaphore
 
-	// Group limits the calls of each key by themselves. The key is the name in the Group.
+	// Group limits the calls of each name by themselves. The name is the first of the key; further names
+	// of the key are a key within that limit.
 	Group *each.Group
 
 	// Acquire takes a call's permit, for what neither of them does: spans,
@@ -57,11 +60,12 @@ type Limit struct {
 	// long the engine may say nothing, and with NoWait that the call does not wait. Acquire
 	// waits until ctx ends. On an error nothing is held. It may be called in the background as well,
 	// with the values of a call's context, to learn whether an engine that was away is back.
-	Acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error)
+	Acquire func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error)
 
-	// Key is a call's key: its tenant, its host. Default: method, the full name such as
-	// /service/method, is the key for Group and Acquire; a call has none for Semaphore.
-	Key func(ctx context.Context, method string) string
+	// Key is a call's key, as the names that sema.For takes: its tenant, its host, its organisation and
+	// user. nil is no key. Default: method, the full name such as /service/method, is the key for Group
+	// and Acquire; a call has none for Semaphore.
+	Key func(ctx context.Context, method string) []string
 
 	// Skip says which calls need no permit, such as those of health checks.
 	// Default: none.
@@ -135,9 +139,9 @@ func New(limit Limit) (*Limiter, error) {
 		l.limit.Acquire = limit.acquire()
 	}
 	if s := limit.Semaphore; s != nil && limit.Key == nil {
-		l.limit.Key = func(context.Context, string) string { return s.Name() }
+		l.limit.Key = func(context.Context, string) []string { return []string{s.Name()} }
 	} else if limit.Key == nil {
-		l.limit.Key = func(_ context.Context, method string) string { return method }
+		l.limit.Key = func(_ context.Context, method string) []string { return []string{method} }
 	}
 	return l, nil
 }
@@ -148,20 +152,22 @@ func (l *Limiter) options() gate.Options {
 
 // admitted is a call that runs.
 type admitted struct {
-	method, key string
-	permit      gate.Permit      // or what its policy gave it
-	overloaded  func(error) bool // see Limit
+	method     string
+	key        engine.Key
+	permit     gate.Permit      // or what its policy gave it
+	overloaded func(error) bool // see Limit
 }
 
 // enter waits until a call may run.
 func (l *Limiter) enter(ctx context.Context, method string, request any) (*admitted, error) {
-	a := &admitted{method: method, key: l.limit.Key(ctx, method), overloaded: l.limit.Overloaded}
+	key := l.limit.Key(ctx, method)
+	a := &admitted{method: method, key: engine.Key(strings.Join(key, engine.KeySeparator)), overloaded: l.limit.Overloaded}
 	n := l.limit.Weight(ctx, method, request)
 	var err error
 	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
-		Name: a.key,
+		Name: string(a.key),
 		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
-			return l.limit.Acquire(ctx, a.key, append(options, sema.Weight(n))...)
+			return l.limit.Acquire(ctx, key, append(options, sema.Weight(n))...)
 		},
 		Failed: func(f gate.Failed) {
 			if tell := l.limit.Observer.EngineFailed; tell != nil {
@@ -200,19 +206,23 @@ func overloads(err error) bool {
 }
 
 // acquire is the Acquire of Semaphore and Group.
-func (l Limit) acquire() func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+func (l Limit) acquire() func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
 	s, g := l.Semaphore, l.Group
 	switch {
 	case g != nil:
-		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
-			return g.Acquire(ctx, key, options...)
+		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
+			name, within := "", []string(nil)
+			if len(key) > 0 {
+				name, within = key[0], key[1:]
+			}
+			return g.Acquire(ctx, name, append(options, sema.For(within...))...)
 		}
 	case l.Key != nil:
-		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
-			return s.Acquire(ctx, append(options, sema.For(key))...)
+		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
+			return s.Acquire(ctx, append(options, sema.For(key...))...)
 		}
 	}
-	return func(ctx context.Context, _ string, options ...sema.AcquireOption) (Permit, error) {
+	return func(ctx context.Context, _ []string, options ...sema.AcquireOption) (Permit, error) {
 		return s.Acquire(ctx, options...)
 	}
 }

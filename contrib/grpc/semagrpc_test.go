@@ -372,20 +372,20 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		group, err := each.New(e, "methods", 1, nil)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = group.Close() })
-		byMethod := func(_ context.Context, method string) string { return method }
+		byMethod := func(_ context.Context, method string) []string { return []string{"acme", method} }
 		l, err := semagrpc.New(semagrpc.Limit{Semaphore: sem, Key: byMethod, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
 		expect.OK(t, err)
 		conn := connect(t, &service{
 			unary: func(_ context.Context, text string) (string, error) {
-				return e.Held("methods")[0].Key, nil
+				return fmt.Sprint(e.Held("methods")[0].Key.Names()), nil
 			},
 			stream: func(s grpc.ServerStream) error {
 				return s.SendMsg(wrapperspb.String(fmt.Sprint(len(e.Held("methods")))))
 			},
 		}, l)
 		got, err := call(expect.Within(t), conn, "x")
-		if got != unary || err != nil {
-			t.Errorf("held for %s, %v; want %s", got, err, unary)
+		if want := "[acme " + unary + "]"; got != want || err != nil {
+			t.Errorf("held for %s, %v; want %s", got, err, want)
 		}
 		s, err := open(expect.Within(t), conn, upload)
 		expect.OK(t, err)
@@ -404,8 +404,25 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 			return "", nil
 		}}, alone), "x")
 		expect.OK(t, err)
-		none := func(context.Context, string) string { return "" }
-		for _, limit := range []semagrpc.Limit{{Group: group, Key: none}, {Semaphore: sem, Key: none}} {
+		of := func(key ...string) func(context.Context, string) []string {
+			return func(context.Context, string) []string { return key }
+		}
+		for name, limit := range map[string]semagrpc.Limit{"methods": {Semaphore: sem, Key: of()}, "methods/acme": {Group: group, Key: of("acme", "alice")}} {
+			l, err := semagrpc.New(limit)
+			expect.OK(t, err)
+			got, err := call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
+				held := e.Held(name)
+				return fmt.Sprintf("%d %s", len(held), held[0].Key), nil
+			}}, l), "x")
+			if want := map[string]string{"methods": "1 ", "methods/acme": "1 alice"}[name]; got != want || err != nil {
+				t.Errorf("%s: held %q, %v; want %q", name, got, err, want)
+			}
+		}
+		long := strings.Repeat("x", 128)
+		for _, limit := range []semagrpc.Limit{
+			{Group: group, Key: of()}, {Group: group, Key: of("")}, {Group: group, Key: of("a", "")}, {Group: group, Key: of("a", "b", "c", "d", "e")},
+			{Semaphore: sem, Key: of("")}, {Semaphore: sem, Key: of("a", "")}, {Semaphore: sem, Key: of("a\x01b")}, {Semaphore: sem, Key: of("a", "b", "c", "d")}, {Semaphore: sem, Key: of(long, long)},
+		} {
 			bad, err := semagrpc.New(limit)
 			expect.OK(t, err)
 			_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
@@ -463,7 +480,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	expect.OK(t, err)
 	g, err := each.New(e, "calls", 1, nil)
 	expect.OK(t, err)
-	acquire := func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
+	acquire := func(context.Context, []string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":     {},
 		"both":        {Semaphore: s, Group: g},

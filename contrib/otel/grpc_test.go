@@ -26,7 +26,7 @@ import (
 )
 
 // acquires is semagrpc.Limit's Acquire.
-type acquires = func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error)
+type acquires = func(context.Context, []string, ...sema.AcquireOption) (semagrpc.Permit, error)
 
 // gRPC calls, unary and streams, have spans for the wait and the hold: of one
 // semaphore, and of keys. What the handler does is below the hold.
@@ -34,7 +34,7 @@ func TestSpansOfCalls(t *testing.T) {
 	for name, acquire := range map[string]func(x *sdk) acquires{
 		"llm": func(x *sdk) acquires {
 			sem := x.semaphore(5)
-			return func(ctx context.Context, _ string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+			return func(ctx context.Context, _ []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
 				return x.telemetry.Acquire(ctx, sem, options...)
 			}
 		},
@@ -43,22 +43,22 @@ func TestSpansOfCalls(t *testing.T) {
 			group, err := each.New(e, "tenants", 1, nil)
 			expect.OK(t, err)
 			t.Cleanup(func() { _, _ = group.Close(), e.Close() })
-			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
-				return x.telemetry.AcquireEach(ctx, group, key, options...)
+			return func(ctx context.Context, key []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				return x.telemetry.AcquireEach(ctx, group, key[0], append(options, sema.For(key[1:]...))...)
 			}
 		},
 		"shared": func(x *sdk) acquires {
 			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{Caps: sema.Caps{1}})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = sem.Close() })
-			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
-				return x.telemetry.Acquire(ctx, sem, append(options, sema.For(key))...)
+			return func(ctx context.Context, key []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				return x.telemetry.Acquire(ctx, sem, append(options, sema.For(key...))...)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newSDK(t)
-			l, err := semagrpc.New(semagrpc.Limit{Acquire: acquire(x), Key: func(context.Context, string) string { return "acme" }})
+			l, err := semagrpc.New(semagrpc.Limit{Acquire: acquire(x), Key: func(context.Context, string) []string { return []string{"acme", "alice"} }})
 			expect.OK(t, err)
 			client := x.serve(t, l)
 			check := x.spansOf(func() {
@@ -81,8 +81,14 @@ func TestSpansOfCalls(t *testing.T) {
 				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(figures.LabelName, name)) {
 					t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 				}
-				if keyed := slices.Contains(hold.Attributes(), attribute.String(otelsema.AttributeKey, "acme")); keyed != (name == "shared") {
-					t.Errorf("the hold has a key: %v", keyed)
+				key := ""
+				for _, a := range hold.Attributes() {
+					if a.Key == otelsema.AttributeKey {
+						key = a.Value.AsString()
+					}
+				}
+				if want := map[string]string{"tenants/acme": "alice", "shared": "acme/alice"}[name]; key != want {
+					t.Errorf("the hold has key %q, want %q", key, want)
 				}
 			}
 		})

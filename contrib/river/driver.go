@@ -10,8 +10,8 @@ import (
 // Driver is a driver with which a client takes no jobs of a kind while as many as
 // may wait in this process for a permit do (see Limit.Wait). That needs
 // river.Config.FetchOnlyKnownKinds, with which River leaves jobs of kinds that the
-// client does not know to other clients; without it, only what a Semaphore limits
-// is left alone. What River Pro's driver adds is not there.
+// client does not know to other clients; without it, River takes jobs of all kinds all
+// the time. What River Pro's driver adds is not there.
 //
 // River says that its drivers' interface may change. If it has, the module does not
 // compile with that version of River; the Limiter alone keeps the limit as well.
@@ -42,7 +42,7 @@ func (e *executor) JobGetAvailable(ctx context.Context, params *riverdriver.JobG
 	}
 	if params.Kind != nil {
 		some := *params
-		some.Kind = slices.DeleteFunc(slices.Clone(params.Kind), l.jobs.Full)
+		some.Kind = slices.DeleteFunc(slices.Clone(params.Kind), func(kind string) bool { return l.jobs.Full(kind) })
 		if len(some.Kind) == 0 {
 			return &riverdriver.JobGetAvailableResult{}, nil
 		}

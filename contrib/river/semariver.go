@@ -41,15 +41,16 @@ import (
 // default; one of Semaphore and Group has to be there.
 type Limit struct {
 	// Semaphore limits all jobs together, and shares them among their keys. With
-	// sema.Options.PerKey it limits those of each key as well.
+	// sema.Options.Caps it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Group limits the jobs of each key by themselves. The key is the name in the Group.
+	// Group limits the jobs of each name by themselves. The name is the first of the key; further names
+	// of the key are a key within that limit.
 	Group *each.Group
 
-	// Key is a job's key: its tenant, its queue. With one of its own, Driver takes
-	// jobs of all kinds all the time. Default: its kind.
-	Key func(job *rivertype.JobRow) string
+	// Key is a job's key, as the names that sema.For takes: its tenant, its queue, its organisation and
+	// user. nil is no key. With a Key, Driver takes jobs of all kinds all the time. Default: its kind.
+	Key func(job *rivertype.JobRow) []string
 
 	// Weight is how much of the limit a job takes. Default: 1.
 	Weight func(job *rivertype.JobRow) int
@@ -98,9 +99,9 @@ func (l *Limiter) Work(ctx context.Context, job *rivertype.JobRow, work func(con
 	return err
 }
 
-func (l *Limiter) key(job *rivertype.JobRow) string {
+func (l *Limiter) key(job *rivertype.JobRow) []string {
 	if f := l.limit.Key; f != nil {
 		return f(job)
 	}
-	return job.Kind
+	return []string{job.Kind}
 }

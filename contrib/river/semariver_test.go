@@ -155,8 +155,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// With a Semaphore nothing is taken while jobs wait for it; one whose worker fails
-// has failed.
+// With a Semaphore few jobs of a kind are taken while one of the kind waits; a job whose worker
+// fails has failed.
 func TestSemaphore(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
@@ -171,14 +171,12 @@ func TestSemaphore(t *testing.T) {
 	limiter, err := semariver.New(semariver.Limit{Semaphore: newSemaphore(), Wait: 100 * time.Millisecond})
 	expect.OK(t, err)
 	g.add(mail{}, 300, &river.InsertOpts{MaxAttempts: 2})
-	config := quick(2, func(_ context.Context, job *rivertype.JobRow) error {
+	g.start(limiter, quick(2, func(_ context.Context, job *rivertype.JobRow) error {
 		if job.Attempt == 1 {
 			return errors.New("fails")
 		}
 		return nil
-	}, limiter)
-	config.FetchOnlyKnownKinds = false
-	g.start(limiter, config)
+	}, limiter))
 	expect.Until(t, "jobs have waited in vain", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
 	if n := g.count("metadata->>'snoozes' IS NULL"); n < 150 {
 		t.Errorf("%d of 300 jobs were not taken; want most", n)
@@ -198,13 +196,13 @@ func TestKeyAndWeight(t *testing.T) {
 	t.Cleanup(func() { expect.OK(t, group.Close()) })
 	limiter, err := semariver.New(semariver.Limit{
 		Group:  group,
-		Key:    func(job *rivertype.JobRow) string { return job.Queue },
+		Key:    func(job *rivertype.JobRow) []string { return []string{job.Queue, "alice"} },
 		Weight: func(job *rivertype.JobRow) int { return 3 * job.Priority },
 	})
 	expect.OK(t, err)
 	g.start(limiter, quick(1, func(context.Context, *rivertype.JobRow) error {
-		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 {
-			t.Errorf("%v are held; want one of weight 3", held)
+		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 || held[0].Key != "alice" {
+			t.Errorf("%v are held; want one of weight 3, of alice", held)
 		}
 		return nil
 	}, limiter))

@@ -18,21 +18,21 @@ import (
 
 // caps are the limits of a gateway, the same in all gateways of an engine.
 type caps struct {
-	name      string         // of the semaphores: name/model
-	tenants   []string       // those that are known
-	models    map[string]int // tokens at once, by the model's name
-	perTenant int            // tokens at once of each model that a tenant may have; 0: all
-	blind     bool           // to tenants: first come, first served
-	lease     time.Duration  // 0: sema's
-	places    int            // requests at once of this gateway while the engine is away
-	wait      time.Duration  // for a permit
-	answer    time.Duration  // so long the engine may say nothing until it counts as away; 0: 100 ms
+	name          string         // of the semaphores: name/model
+	organisations []string       // those that are known
+	models        map[string]int // tokens at once, by the model's name
+	each          sema.Caps      // tokens at once of each model: for an organisation, and for a user of one; 0: all
+	blind         bool           // to organisations: first come, first served
+	lease         time.Duration  // 0: sema's
+	places        int            // requests at once of this gateway while the engine is away
+	wait          time.Duration  // for a permit
+	answer        time.Duration  // so long the engine may say nothing until it counts as away; 0: 100 ms
 }
 
 // job is what a request asks for.
 type job struct {
-	tenant, model string
-	tokens        int // at most: of the prompt and of the answer
+	organisation, user, model string
+	tokens                    int // at most: of the prompt and of the answer
 }
 
 type jobKey struct{}
@@ -52,7 +52,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, sh
 		all.Wait()
 	}
 	for model, tokens := range c.models {
-		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{Caps: sema.Caps{c.perTenant}, Lease: c.lease}); err != nil {
+		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{Caps: c.each, Lease: c.lease}); err != nil {
 			delete(models, model)
 			shutdown(context.Background())
 			return nil, nil, err
@@ -65,7 +65,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, sh
 			if c.blind {
 				return semahttp.Of(models[j.model], sema.Weight(j.tokens))
 			}
-			return semahttp.Of(models[j.model], sema.For(j.tenant), sema.Weight(j.tokens))
+			return semahttp.Of(models[j.model], sema.For(j.organisation, j.user), sema.Weight(j.tokens))
 		},
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, // as clients of such services expect
 		Outage: outage.Local(c.places, 0).After(c.answer),
@@ -89,15 +89,15 @@ func retryAfter(r semahttp.Refused) time.Duration {
 // read finds out what a request asks for.
 func (c caps) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tenant := r.Header.Get("Tenant") // a real gateway looks up the API key
+		organisation, user := r.Header.Get("Organisation"), r.Header.Get("User") // a real gateway looks up the API key
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		var asked struct {
 			Model     string `json:"model"`
 			MaxTokens int    `json:"max_tokens"`
 		}
 		switch {
-		case !slices.Contains(c.tenants, tenant):
-			http.Error(w, "no such tenant", http.StatusUnauthorized)
+		case !slices.Contains(c.organisations, organisation) || user == "":
+			http.Error(w, "no such user", http.StatusUnauthorized)
 			return
 		case err != nil:
 			http.Error(w, "the request is too large, or broke off", http.StatusRequestEntityTooLarge)
@@ -110,7 +110,7 @@ func (c caps) read(next http.Handler) http.Handler {
 			return
 		}
 		prompt := len(body) / 4 // about four bytes are a token
-		r = r.WithContext(context.WithValue(r.Context(), jobKey{}, job{tenant, asked.Model, prompt + asked.MaxTokens}))
+		r = r.WithContext(context.WithValue(r.Context(), jobKey{}, job{organisation, user, asked.Model, prompt + asked.MaxTokens}))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})

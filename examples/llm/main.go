@@ -1,5 +1,5 @@
 // Llm is a gateway with caps for language models: tokens at once for each model, which
-// tenants share. It runs against a service of its own, which counts.
+// organisations share, and within each its users. It runs against a service of its own, which counts.
 //
 //	go run ./examples/llm
 package main

@@ -21,13 +21,13 @@ import (
 func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out io.Writer) error {
 	service := newUpstream()
 	c := caps{
-		name:      "llm",
-		tenants:   []string{"acme", "globex", "initech"},
-		models:    map[string]int{"large": 1000, "small": 1000},
-		perTenant: 750,
-		places:    3,
-		wait:      time.Minute,
-		answer:    3 * time.Second, // a busy machine is no outage
+		name:          "llm",
+		organisations: []string{"acme", "globex", "initech"},
+		models:        map[string]int{"large": 1000, "small": 1000},
+		each:          sema.Caps{750, 500},
+		places:        3,
+		wait:          time.Minute,
+		answer:        3 * time.Second, // a busy machine is no outage
 	}
 	patient, end, err := c.handler(engine, service)
 	if err != nil {
@@ -46,7 +46,7 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 	defer busy.Close()
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 
-	// crowd sends what each tenant asks for at once, and tells what came of it.
+	// crowd sends what each organisation asks for at once, and tells what came of it.
 	crowd := func(what string, atOnce int, requests ...request) error {
 		service.await(atOnce)
 		answers, err := all(ctx, front.URL, requests)
@@ -54,20 +54,23 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 		fmt.Fprintf(out, "%s: %d answers, %d requests of %d tokens at once\n", what, answers, n, tokens)
 		return err
 	}
-	if err := crowd("acme, 750 tokens of large at once", 3, request{"acme", "large", 250, 8}); err != nil {
+	if err := crowd("alice of acme, 500 tokens of large at once", 2, request{"acme", "alice", "large", 250, 8}); err != nil {
 		return err
 	}
-	if err := crowd("all tenants, 1000 tokens of large", 4, request{"acme", "large", 250, 8}, request{"globex", "large", 250, 8}); err != nil {
+	if err := crowd("all of acme, 750 tokens of large", 3, request{"acme", "", "large", 250, 8}); err != nil {
 		return err
 	}
-	if err := crowd("large and small, each its own", 8, request{"acme", "large", 250, 6}, request{"globex", "large", 250, 6},
-		request{"acme", "small", 250, 6}, request{"globex", "small", 250, 6}); err != nil {
+	if err := crowd("all organisations, 1000 tokens of large", 4, request{"acme", "", "large", 250, 8}, request{"globex", "", "large", 250, 8}); err != nil {
+		return err
+	}
+	if err := crowd("large and small, each its own", 8, request{"acme", "", "large", 250, 6}, request{"globex", "", "large", 250, 6},
+		request{"acme", "", "small", 250, 6}, request{"globex", "", "small", 250, 6}); err != nil {
 		return err
 	}
 	for _, how := range []string{"first come, first served", "with shares"} {
 		flooded := c
 		flooded.lease = 3 * time.Second // a sixth of it passes until the engine knows how many wait in a gateway
-		flooded.perTenant, flooded.blind, flooded.name = 0, how != "with shares", "llm "+how
+		flooded.each, flooded.blind, flooded.name = sema.Caps{}, how != "with shares", "llm "+how
 		service.await(1)
 		if err := flooded.flood(ctx, engine, service, how, out); err != nil {
 			return err
@@ -80,7 +83,7 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 	defer leave()
 	var streams []*http.Response
 	for i := range 3 {
-		resp, err := request{[]string{"acme", "globex", "globex"}[i], "large", 300, 1}.send(streaming, front.URL, "yes")
+		resp, err := request{[]string{"acme", "globex", "globex"}[i], fmt.Sprint("user ", i), "large", 300, 1}.send(streaming, front.URL, "yes")
 		if err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 		fmt.Fprintln(out)
 		return resp.Body.Close()
 	}
-	if err := status("large, while 3 stream", busy.URL, request{"initech", "large", 300, 1}); err != nil {
+	if err := status("large, while 3 stream", busy.URL, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
 	leave() // in the middle of an answer
@@ -106,14 +109,14 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 		_ = s.Body.Close()
 	}
 	service.await(1)
-	if err := status("large, when they have left", front.URL, request{"initech", "large", 300, 1}); err != nil {
+	if err := status("large, when they have left", front.URL, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
-	if err := status("2000 tokens of 1000", front.URL, request{"globex", "large", 2000, 1}); err != nil {
+	if err := status("2000 tokens of 1000", front.URL, request{"globex", "dave", "large", 2000, 1}); err != nil {
 		return err
 	}
 	defer fail()()
-	return crowd("without its engine, 3 requests at once", 3, request{"globex", "large", 300, 9}, request{"initech", "small", 300, 9})
+	return crowd("without its engine, 3 requests at once", 3, request{"globex", "", "large", 300, 9}, request{"initech", "", "small", 300, 9})
 }
 
 // flood has acme fill a model and its queue, and tells for how many answers the others
@@ -137,18 +140,18 @@ func (c caps) flood(ctx context.Context, engine sema.Engine, service http.Handle
 	defer all.Wait()
 	defer leave()
 	type stream struct {
-		tenant string
-		resp   *http.Response
-		err    error
+		organisation string
+		resp         *http.Response
+		err          error
 	}
 	began := make(chan stream, requests+2)
-	send := func(tenant string) {
+	send := func(organisation string) {
 		all.Go(func() {
-			resp, err := request{tenant, "large", 250, 1}.send(ctx, front.URL, "yes")
+			resp, err := request{organisation, "alice", "large", 250, 1}.send(ctx, front.URL, "yes")
 			if err == nil {
 				context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
 			}
-			began <- stream{tenant, resp, err}
+			began <- stream{organisation, resp, err}
 		})
 	}
 	waiting := func(n int) error {
@@ -172,8 +175,8 @@ func (c caps) flood(ctx context.Context, engine sema.Engine, service http.Handle
 	if err := waiting(requests - atOnce); err != nil {
 		return err
 	}
-	for i, tenant := range []string{"globex", "initech"} {
-		send(tenant)
+	for i, organisation := range []string{"globex", "initech"} {
+		send(organisation)
 		if err := waiting(requests - atOnce + i + 1); err != nil {
 			return err
 		}
@@ -190,19 +193,19 @@ func (c caps) flood(ctx context.Context, engine sema.Engine, service http.Handle
 			return s.err
 		}
 		running = append(running, s)
-		if s.tenant != "acme" {
-			told = append(told, fmt.Sprintf("%s begins after %d", s.tenant, answers))
+		if s.organisation != "acme" {
+			told = append(told, fmt.Sprintf("%s begins after %d", s.organisation, answers))
 		}
 	}
 	fmt.Fprintf(out, "acme floods large with %d requests, %s: %s answers\n", requests, how, strings.Join(told, ", "))
 	return nil
 }
 
-// request is so many requests of a tenant to a model. The tokens are those of the
-// prompt and of the longest answer.
+// request is so many requests of an organisation to a model: of a user of it, or of four users in
+// turn. The tokens are those of the prompt and of the longest answer.
 type request struct {
-	tenant, model string
-	tokens, n     int
+	organisation, user, model string
+	tokens, n                 int
 }
 
 // all sends requests at once, and counts whole answers.
@@ -210,9 +213,13 @@ func all(ctx context.Context, at string, requests []request) (answers int, err e
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, r := range requests {
-		for range r.n {
+		for i := range r.n {
+			one := r
+			if r.user == "" {
+				one.user = fmt.Sprint("user ", i%4)
+			}
 			wg.Go(func() {
-				whole, e := r.whole(ctx, at)
+				whole, e := one.whole(ctx, at)
 				mu.Lock()
 				defer mu.Unlock()
 				if e != nil {
@@ -250,7 +257,8 @@ func (r request) send(ctx context.Context, at, endless string) (*http.Response, 
 		return nil, err
 	}
 	sent.Header.Set("Content-Type", "application/json")
-	sent.Header.Set("Tenant", r.tenant)
+	sent.Header.Set("Organisation", r.organisation)
+	sent.Header.Set("User", r.user)
 	sent.Header.Set("Endless", endless)
 	return http.DefaultClient.Do(sent)
 }

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"sema"
 	"sema/each"
+	"sema/engine"
 	"sema/internal/class"
 )
 
@@ -37,7 +39,7 @@ type Limiter struct {
 
 // Job is a job that was taken from its queue.
 type Job struct {
-	Key    string // of the Semaphore, or the name in the Group
+	Key    []string // of the Semaphore; for a Group the name in it, and the key within that name's semaphore
 	Weight int
 	Stays  bool // it cannot be postponed, and waits as long as its context lets it
 }
@@ -98,7 +100,10 @@ func (l *Limiter) Do(ctx context.Context, j Job, work func(context.Context) erro
 
 // Full reports whether so many jobs of a key wait here that a further one would go
 // back at once, unless it finds a permit that is free.
-func (l *Limiter) Full(key string) bool { return l.rooms.full(key) }
+func (l *Limiter) Full(key ...string) bool { return l.rooms.full(joined(key)) }
+
+// joined is a key as rooms compares it. Whether it is valid its acquisition says.
+func joined(key []string) string { return strings.Join(key, engine.KeySeparator) }
 
 // acquire takes a job's permit. A job waits for it while there is room for those
 // that wait; beyond that it takes what is free.
@@ -108,11 +113,12 @@ func (l *Limiter) acquire(ctx context.Context, j Job) (*sema.Permit, error) {
 	}
 	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
 	defer cancel()
-	if !l.rooms.enter(j.Key) {
+	key := joined(j.Key)
+	if !l.rooms.enter(key) {
 		return l.take(within, j, sema.WaitAtMost(0))
 	}
 	p, err := l.take(within, j)
-	l.rooms.leave(j.Key, err == nil)
+	l.rooms.leave(key, err == nil)
 	return p, err
 }
 
@@ -129,9 +135,13 @@ func (l *Limiter) patience(ctx context.Context) time.Duration {
 func (l *Limiter) take(ctx context.Context, j Job, more ...sema.AcquireOption) (*sema.Permit, error) {
 	options := append(more, sema.Weight(j.Weight))
 	if s := l.limit.Semaphore; s != nil {
-		return s.Acquire(ctx, append(options, sema.For(j.Key))...)
+		return s.Acquire(ctx, append(options, sema.For(j.Key...))...)
 	}
-	return l.limit.Group.Acquire(ctx, j.Key, options...)
+	name, within := "", []string(nil)
+	if len(j.Key) > 0 {
+		name, within = j.Key[0], j.Key[1:]
+	}
+	return l.limit.Group.Acquire(ctx, name, append(options, sema.For(within...))...)
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

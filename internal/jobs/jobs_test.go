@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"sema"
 	"sema/each"
+	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
@@ -41,7 +43,7 @@ func another(t *testing.T, e *sematest.Engine, limit int, o *each.Options, l Lim
 
 // job is a job of a key that works for so long.
 func (l *Limiter) job(ctx context.Context, key string, d time.Duration) error {
-	return l.Do(ctx, Job{Key: key, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
+	return l.Do(ctx, Job{Key: []string{key}, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
 }
 
 func wantPostponed(t *testing.T, err, because error) *Postponed {
@@ -163,21 +165,60 @@ func TestWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := limited(t, 3, nil, Limit{})
 		work := func(context.Context) error { time.Sleep(time.Minute); return nil }
-		go l.Do(t.Context(), Job{Key: "a", Weight: 2}, work)
+		go l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 2}, work)
 		synctest.Wait()
-		wantPostponed(t, l.Do(t.Context(), Job{Key: "a", Weight: 2}, work), sema.ErrBusy)
-		go l.Do(t.Context(), Job{Key: "a", Weight: 1}, work)
+		wantPostponed(t, l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 2}, work), sema.ErrBusy)
+		go l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, work)
 		time.Sleep(2 * time.Minute)
 
 		// What can never be is no reason to try again.
 		var heavy *sema.WeightError
 		var argument *sema.ArgumentError
-		if err := l.Do(t.Context(), Job{Key: "a", Weight: 4}, work); !errors.As(err, &heavy) {
+		if err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 4}, work); !errors.As(err, &heavy) {
 			t.Errorf("weight 4 of 3: %v", err)
 		}
-		if err := l.Do(t.Context(), Job{Key: "", Weight: 1}, work); !errors.As(err, &argument) {
-			t.Errorf("no key: %v", err)
+		for _, key := range [][]string{nil, {""}, {"a\x01b"}, {"a", ""}, {"a", "b", "c", "d", "e"}} {
+			if err := l.Do(t.Context(), Job{Key: key, Weight: 1}, work); !errors.As(err, &argument) {
+				t.Errorf("key %q: %v", key, err)
+			}
 		}
+	})
+}
+
+// Users of one organisation do not hold each other up, until the organisation is full. A job without a
+// key counts for the limit alone.
+func TestPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		s, err := sema.New(e, "jobs", 3, &sema.Options{Caps: sema.Caps{2, 1}})
+		expect.OK(t, err)
+		defer func() { expect.OK(t, s.Close()) }()
+		l, err := New("test", Limit{Semaphore: s})
+		expect.OK(t, err)
+		do := func(d time.Duration, key ...string) error {
+			return l.Do(t.Context(), Job{Key: key, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
+		}
+		go do(time.Minute, "acme", "alice")
+		synctest.Wait()
+		wantPostponed(t, do(0, "acme", "alice"), sema.ErrBusy)
+		go do(time.Minute, "acme", "alice")
+		synctest.Wait()
+		if !l.Full("acme", "alice") || l.Full("acme", "bob") || l.Full("acme") || l.Full() {
+			t.Error("one of alice waits: want alice full, and nobody else")
+		}
+		go do(time.Minute, "acme", "bob")
+		synctest.Wait()
+		wantPostponed(t, do(0, "acme", "carol"), sema.ErrBusy) // acme holds two
+		expect.OK(t, do(0))
+		var got []engine.Key
+		for _, p := range e.Held("jobs") {
+			got = append(got, p.Key)
+		}
+		if want := []engine.Key{"acme\x01alice", "acme\x01bob"}; !slices.Equal(got, want) {
+			t.Errorf("held by %v, want %v", got, want)
+		}
+		expect.OK(t, do(0, "globex", "alice"))
+		time.Sleep(time.Hour)
 	})
 }
 
@@ -185,7 +226,7 @@ func TestWeights(t *testing.T) {
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := limited(t, 1, nil, Limit{})
-		err := l.Do(t.Context(), Job{Key: "a", Weight: 1}, func(ctx context.Context) error {
+		err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
 			e.Lose("jobs/a")
 			<-ctx.Done()
 			expect.Is(t, context.Cause(ctx), sema.ErrLost)
@@ -199,7 +240,7 @@ func TestLost(t *testing.T) {
 func TestHeldTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := limited(t, 1, &each.Options{Semaphore: sema.Options{MaxHold: time.Second}}, Limit{})
-		err := l.Do(t.Context(), Job{Key: "a", Weight: 1}, func(ctx context.Context) error {
+		err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})

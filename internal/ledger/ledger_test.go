@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,6 +142,9 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				if held != st.Used {
 					t.Fatalf("counts %d, holds %d", st.Used, held)
 				}
+				if err := kept.keys.miscounted(kept); err != nil {
+					t.Fatal(err)
+				}
 				if a, b := fmt.Sprintf("%+v", st), fmt.Sprintf("%+v", saved.State(now)); a != b {
 					t.Fatalf("kept %s\nsaved %s", a, b)
 				}
@@ -242,4 +246,48 @@ func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
 	if got := reply.Answers[1].Status; got != protocol.Granted {
 		t.Errorf("the older one is answered %d, and %+v is told", got, l.Notifications())
 	}
+}
+
+// miscounted adds up the permits and tickets below each key, and compares. It also finds a key in the
+// wrong place, and one that is remembered for nothing.
+func (ks *keyed) miscounted(l *Ledger) error {
+	type sums struct{ held, waiting, below int }
+	want, ready := map[*key]sums{}, 0
+	add := func(k *key, held, waiting int) {
+		for n := k.leaf(); n != nil; n = n.up {
+			s := want[n]
+			want[n] = sums{s.held + held, s.waiting + waiting, s.below}
+		}
+	}
+	for _, h := range l.holders {
+		add(h.key, h.id.Weight, 0)
+	}
+	for _, t := range l.tickets {
+		add(t.key, 0, 1)
+	}
+	for _, k := range ks.all {
+		s := want[k.up]
+		s.below++
+		want[k.up] = s
+	}
+	for _, k := range append(ks.sorted(), &ks.root) {
+		is := sums{k.held, k.waiting, k.below}
+		if k == &ks.root {
+			is.held = l.used
+		}
+		if is != want[k] {
+			return fmt.Errorf("key %q counts %+v, and it is %+v", k.name, is, want[k])
+		}
+		if k.depth > 0 && k.idle() {
+			return fmt.Errorf("key %q is remembered for nothing", k.name)
+		}
+		if k.where == inTurn && slices.Index(k.up.turn, k) != k.turns() || k.where == full && slices.Index(ks.aside, k) != ks.besides(k) {
+			return fmt.Errorf("key %q is not where it stands", k.name)
+		}
+		ready += bit(k.where == inTurn && k.own == nil)
+	}
+	if ready != ks.ready {
+		return fmt.Errorf("%d leaves are in turn, and %d count", ready, ks.ready)
+	}
+	return nil
 }

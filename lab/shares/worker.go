@@ -51,7 +51,7 @@ func (w World) rules(ctx context.Context, url string) error {
 	}
 	set := func(r sema.Rule, path ...string) { err = errors.Join(err, operator.Set(ctx, r, path...)) }
 	if w.Order == Shares {
-		set(sema.Rule{Limit: w.Limit, Caps: sema.Caps{w.PerKey}})
+		set(sema.Rule{Limit: w.Limit, Caps: sema.Caps{w.Cap}})
 		for _, t := range w.Tenants {
 			if t.Share != 0 || t.Cap != 0 {
 				set(sema.Rule{Limit: t.Cap, Share: t.Share}, t.Key)
@@ -81,12 +81,12 @@ func work(j job) error {
 	w := &worker{job: j, queued: map[string]int64{}}
 	options := &sema.Options{Lease: lease, Observer: sema.Observer{Queued: w.note}}
 	if j.Order == Shares {
-		options.PerKey = j.PerKey
+		options.Caps = sema.Caps{j.Cap}
 	}
 	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
 		return err
 	}
-	if w.group, err = each.New(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
+	if w.group, err = each.New(e, j.Name, cmp.Or(j.Cap, j.Limit), nil); err != nil {
 		return err
 	}
 	fmt.Println("ready")

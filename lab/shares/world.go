@@ -28,7 +28,7 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	PerKey    int // what a tenant may hold; 0: the limit
+	Cap       int // what a tenant may hold; 0: the limit
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64
@@ -46,7 +46,7 @@ type Tenant struct {
 	Hold    time.Duration
 	Idle    time.Duration // between two acquisitions, exponentially distributed, with this mean
 	Share   int           // 0: what all have
-	Cap     int           // 0: PerKey
+	Cap     int           // 0: World.Cap
 }
 
 // job is what a process does.
@@ -65,7 +65,7 @@ const (
 // its processes wrote down.
 func Play(ctx context.Context, url string, w World) (*history.Round, error) {
 	r := &history.Round{Clock: history.Clock(), Semaphores: []history.Semaphore{{
-		Name: w.Name, Limit: w.Limit, Lease: lease, Keys: len(w.Tenants), PerKey: w.PerKey, Rules: map[string]history.Rule{},
+		Name: w.Name, Limit: w.Limit, Lease: lease, Keys: len(w.Tenants), Caps: []int{w.Cap}, Rules: map[string]history.Rule{},
 	}}}
 	for _, t := range w.Tenants {
 		if t.Share != 0 || t.Cap != 0 {

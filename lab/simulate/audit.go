@@ -37,16 +37,18 @@ func (v *view) sound() error {
 	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
 		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
 	}
-	for _, k := range v.Keys {
-		t := v.find(k.Name)
+	for _, t := range v.tenants {
+		leaf := t.next(notFull)
 		switch {
-		case len(t.queue) == 0 && t.Full:
+		case leaf == nil && t.Full:
 			return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
-		case len(t.queue) == 0 && !t.Ruled:
+		case t.held == 0 && !t.Ruled && len(t.queue) == 0 && len(t.below) == 0:
 			return fmt.Errorf("key %q is remembered for nothing", t.Name)
+		case !t.Above && slices.ContainsFunc(t.below, func(k *tenant) bool { return k.held > 0 || k.next(notFull) != nil }):
+			return fmt.Errorf("key %q has others below it, and is not said to", t.Name)
 		case t.Full && t.Epoch != v.Epoch:
 			return fmt.Errorf("key %q is full by a cap of the past", t.Name)
-		case t.Full && !t.lacks():
+		case t.Full && !t.lacks(leaf.queue[0].ID.Weight):
 			return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
 		}
 	}

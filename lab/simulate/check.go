@@ -22,8 +22,8 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
-	byKey   map[string]int             // what each key held after the last step
-	turns   map[string]int64           // since when each key has stood in turn
+	byKey   map[string]int             // what each key, and each above one, held after the last step
+	turns   map[string]int64           // since when each leaf has been in turn
 	given   map[engine.ID]int64        // the token of the last grant to each
 	when    map[engine.ID]int64        // and when it was
 	grants  map[int64]engine.ID        // the permit of each token
@@ -51,6 +51,9 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 		w.fail("pause: the server has granted during a pause")
 	}
 	err := w.server.ledger.sound()
+	if room := w.server.ledger.Room(); err == nil && len(reply.Answers) > 0 && reply.Room != room {
+		err = fmt.Errorf("%s is told that there is room beside those that wait: %v, and it is %v", c.Requests[0].ID.Client, reply.Room, room)
+	}
 	if err == nil && w.seed%8 == 0 { // in the others now and then, for that takes long
 		err = w.server.ledger.Audit()
 	}
@@ -103,19 +106,24 @@ func (k *checker) caps() {
 		return
 	}
 	turns := map[string]int64{}
-	w.server.ledger.EachInTurn(func(key string, _ engine.ID) {
-		turns[key] = w.now
-		if since, ok := k.turns[key]; ok {
-			turns[key] = since
+	w.server.ledger.EachInTurn(func(leaf *tenant, _ engine.ID) {
+		turns[leaf.Name] = w.now
+		if since, ok := k.turns[leaf.Name]; ok {
+			turns[leaf.Name] = since
 		}
 	})
 	k.turns = turns
-	for _, name := range w.keys {
-		held, most := w.server.ledger.KeyLoad(name)
-		if k.byKey == nil {
-			k.byKey = map[string]int{}
+	if k.byKey == nil {
+		k.byKey = map[string]int{}
+		for _, key := range w.keys {
+			for _, name := range path(key) {
+				k.byKey[name] = 0
+			}
 		}
-		most = max(most, min(k.byKey[name], held))
+	}
+	for name, had := range k.byKey {
+		held, most := w.server.ledger.KeyLoad(name)
+		most = max(most, min(had, held))
 		k.byKey[name] = max(held, 0)
 		if held > most {
 			w.fail("cap: the server has granted %d to %q, allowed %d", held, name, most)
@@ -197,13 +205,12 @@ func (k *checker) passedOver(c *caller) *caller {
 }
 
 func (k *checker) earlier(other, c *caller) bool {
-	_, most := k.w.server.ledger.KeyLoad(other.Key)
-	limit := min(k.w.server.ledger.Limit, most)
+	_, most := k.w.server.ledger.PathLoad(other.Key)
 	n := other.n
 	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
-	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
+	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= most && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.mayBePassed(n, other) && k.calm() < other.came
 }
 
@@ -296,9 +303,10 @@ func (k *checker) beside(c *caller) {
 	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
 		return
 	}
-	w.server.ledger.EachInTurn(func(key string, first engine.ID) {
+	w.server.ledger.EachInTurn(func(leaf *tenant, first engine.ID) {
+		key := leaf.key()
 		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
-		since := max(k.turns[key], k.lately)
+		since := max(k.turns[leaf.Name], k.lately)
 		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
 			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
 		}
@@ -538,8 +546,8 @@ func (k *checker) waits() {
 	for _, n := range w.nodes {
 		var waiting *caller
 		for _, c := range n.callers {
-			held, most := w.server.ledger.KeyLoad(c.Key)
-			if held+w.heaviest() <= most && !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
+			room, _ := w.server.ledger.PathLoad(c.Key)
+			if w.heaviest() <= room && !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
 				waiting = c
 			}
 		}

@@ -18,11 +18,11 @@ type judge struct {
 }
 
 // stood is how a key has stood in turn since it came, or was last served, or had
-// another head.
+// another first ticket.
 type stood struct {
 	seq          int64
 	level, share int
-	head         engine.ID
+	first        engine.ID
 }
 
 // passing is how often a key was served before another one that stood at its level.
@@ -46,9 +46,11 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 		if !ok || r.Wait || r.Unfair || after.Limit != before.Limit || len(requests) > 1 {
 			continue
 		}
-		for name, s := range j.stands {
-			if t := after.find(name); name != after.KeyOf(g.ID) && t != nil && t.inTurn() && t.Seq == s.seq {
-				return fmt.Errorf("%v does not wait, and passes key %q", g.ID, name)
+		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up {
+			for name, s := range j.stands {
+				if t := after.find(name); t != nil && t != n && t.up == n.up && t.inTurn() != nil && t.Seq == s.seq {
+					return fmt.Errorf("%v does not wait, and passes key %q", g.ID, name)
+				}
 			}
 		}
 	}
@@ -57,30 +59,65 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 			return err
 		}
 	}
+	if err := seated(before, after, asked, grants); err != nil {
+		return err
+	}
 	return j.bounded(after, grants, asked)
 }
 
-// bounded counts how often a key is served before another one that stands at the same
-// level. The bound is the cost of the other's head, divided by the least cost of these
-// grants, and rounded up: once, if the costs are equal.
-func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.ID]protocol.Request) error {
-	now, served, held := map[string]stood{}, map[string]bool{}, map[string]int{}
-	for _, t := range after.tenants {
-		if t.inTurn() {
-			now[t.Name] = stood{t.Seq, t.level(t.held), t.shares(), t.queue[0].ID}
+// seated looks whether keys that wait all through a step, and are not served, keep their seats.
+func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
+	if !before.Keyed {
+		return nil // seats are not written yet
+	}
+	waited, served := map[*tenant]bool{}, map[*tenant]bool{}
+	for i := range before.Waiters {
+		id := before.Waiters[i].ID
+		if _, again := asked[id]; again || !after.Waits(id) { // it may have been dropped, and be back again
+			continue
+		}
+		for n := after.leafOf(id); n.up != nil; n = n.up {
+			waited[n] = true
 		}
 	}
 	for _, g := range grants {
-		name := after.KeyOf(g.ID)
-		served[name] = true
-		if _, ok := held[name]; !ok {
-			held[name], _ = after.KeyLoad(name)
+		leaf := after.leafOf(g.ID)
+		if leaf == nil {
+			return nil // it is over again, and its key is not known
 		}
-		held[name] -= g.ID.Weight // before the step
+		for ; leaf.up != nil; leaf = leaf.up {
+			served[leaf] = true
+		}
+	}
+	for n := range waited {
+		if was := before.find(n.Name); was != nil && !served[n] && (was.Base != n.Base || was.Seq != n.Seq) {
+			return fmt.Errorf("key %q waited since %d as %d, and now since %d as %d", n.Name, was.Base, was.Seq, n.Base, n.Seq)
+		}
+	}
+	return nil
+}
+
+// bounded counts how often a key is served before another one below the same key that stands
+// at the same level. The bound is the cost of the other's first ticket, divided by the least
+// cost of these grants, and rounded up: once, if the costs are equal. One that stands at
+// a lower level is not passed at all.
+func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.ID]protocol.Request) error {
+	now, served, held := map[string]stood{}, map[*tenant]bool{}, map[*tenant]int{}
+	for _, t := range after.tenants {
+		held[t] = t.held
+		if leaf := t.inTurn(); leaf != nil {
+			now[t.Name] = stood{t.Seq, t.level(t.held), t.shares(), leaf.queue[0].ID}
+		}
+	}
+	for _, g := range grants {
+		for n := after.leafOf(g.ID); n != nil; n = n.up {
+			served[n] = true
+			held[n] -= g.ID.Weight // before the step
+		}
 	}
 	for name, s := range j.stands {
-		_, again := asked[s.head] // it may have been silent, and dropped, and back again
-		if n, ok := now[name]; ok && n == s && !served[name] && !again {
+		_, again := asked[s.first] // it may have been silent, and dropped, and back again
+		if n, ok := now[name]; ok && n == s && !served[after.find(name)] && !again {
 			continue
 		}
 		delete(j.stands, name)
@@ -91,32 +128,18 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 		}
 	}
 	for _, g := range grants {
-		name := after.KeyOf(g.ID)
-		t := after.find(name)
-		if t == nil {
-			continue // it is over again
-		}
-		level := t.level(held[name])
-		held[name] += g.ID.Weight
-		if asked[g.ID].Unfair {
-			continue
-		}
-		for waits, s := range j.stands {
-			if waits == name || s.level != level {
+		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up { // it may be over again
+			level := n.level(held[n])
+			held[n] += g.ID.Weight
+			if asked[g.ID].Unfair {
 				continue
 			}
-			if j.passed == nil {
-				j.passed = map[[2]string]passing{}
-			}
-			pair, cost := [2]string{waits, name}, t.cost(g.ID.Weight)
-			p := j.passed[pair]
-			if p.times++; p.times == 1 || cost < p.least {
-				p.least = cost
-			}
-			j.passed[pair] = p
-			own := after.find(waits).cost(s.head.Weight)
-			if most := max(1, (own+p.least-1)/p.least); p.times > most {
-				return fmt.Errorf("key %q was served %d times at level %d before %q, at the most %d expected", name, p.times, level, waits, most)
+			for waits, s := range j.stands {
+				if other := after.find(waits); other.up == n.up {
+					if err := j.pass(n, other, s, level, g.ID.Weight); err != nil {
+						return err
+					}
+				}
 			}
 		}
 	}
@@ -131,35 +154,75 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 	return nil
 }
 
+// pass notes that a key was served at a level, with a weight, while another one beside it stands.
+func (j *judge) pass(served, other *tenant, stands stood, level, weight int) error {
+	switch {
+	case level > stands.level:
+		return fmt.Errorf("key %q was served at level %d before %q, which stands at level %d", served.Name, level, other.Name, stands.level)
+	case level < stands.level:
+		return nil
+	}
+	if j.passed == nil {
+		j.passed = map[[2]string]passing{}
+	}
+	pair, cost := [2]string{other.Name, served.Name}, served.cost(weight)
+	p := j.passed[pair]
+	if p.times++; p.times == 1 || cost < p.least {
+		p.least = cost
+	}
+	j.passed[pair] = p
+	if most := max(1, (other.cost(stands.first.Weight)+p.least-1)/p.least); p.times > most {
+		return fmt.Errorf("key %q was served %d times at level %d before %q, at the most %d expected", served.Name, p.times, level, other.Name, most)
+	}
+	return nil
+}
+
 // inOrder works out the grants of a step that asks for nothing, and compares.
 func inOrder(before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
 	if len(grants) == 0 {
 		return nil
 	}
 	now := carriedOut(before, after, requests)
+	if now.unseen() {
+		return nil
+	}
 	for len(grants) > 0 {
-		best := now.first(func(t *tenant) bool { return len(t.queue) > 0 && !t.lacks() })
-		if best == nil {
+		leaf := now.root.next(hasRoom)
+		if leaf == nil {
 			return fmt.Errorf("%v is granted, and no key is in turn", grants[0].ID)
 		}
-		tag, head := best.tag(), best.queue[0].ID
-		best.queue = best.queue[1:]
-		if head != grants[0].ID {
-			if after.entry(head) == nil {
-				continue // its client was silent, or could not be told
-			}
-			return fmt.Errorf("%v of key %q is granted, and %v of %q was next", grants[0].ID, after.KeyOf(grants[0].ID), head, best.Name)
+		first := leaf.queue[0].ID
+		if first != grants[0].ID && after.entry(first) != nil {
+			return fmt.Errorf("%v of key %q is granted, and %v of %q was next", grants[0].ID, after.KeyOf(grants[0].ID), first, leaf.Name)
 		}
-		now.Seq++
-		now.Time = max(now.Time, tag)
-		best.Base, best.Seq = now.Time, now.Seq
-		best.held += head.Weight
-		if now.used += head.Weight; now.used > now.Limit {
-			return fmt.Errorf("%v is granted beyond the limit", head)
+		leaf.queue = leaf.queue[1:]
+		if first != grants[0].ID {
+			continue // its client was silent, or could not be told
+		}
+		for n := leaf; n.up != nil; n = n.up {
+			now.Seq++
+			n.up.Time = max(n.up.Time, n.tag(first.Weight))
+			n.Base, n.Seq = n.up.Time, now.Seq
+			n.held += first.Weight
+		}
+		if now.root.held += first.Weight; now.root.held > now.Limit {
+			return fmt.Errorf("%v is granted beyond the limit", first)
 		}
 		grants = grants[1:]
 	}
 	return nil
+}
+
+// unseen reports whether a key below another is full by a smaller cap of all keys, and the ledger has
+// not looked yet. It looks when the first ticket of the key comes. Until then the weight of
+// that ticket counts for the keys above.
+func (v *view) unseen() bool {
+	for _, t := range v.tenants {
+		if leaf := t.inTurn(); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && leaf.up != v.root {
+			return true
+		}
+	}
+	return false
 }
 
 // carriedOut is the view before a step, with the step's requests carried out and nothing
@@ -188,8 +251,10 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 				continue // an operator's holds
 			}
 			s.Limit = cmp.Or(r.Limit, s.Limit)
-			if s.Limit > 0 && r.PerKey != 0 {
-				s.PerKey = max(0, r.PerKey)
+			for i, c := range r.Caps {
+				if s.Limit > 0 && c != 0 {
+					s.Caps[i] = max(0, c)
+				}
 			}
 		case protocol.SetKey:
 			if k := of(r.Key); s.Limit > 0 {

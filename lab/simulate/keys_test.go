@@ -2,9 +2,11 @@ package simulate
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"sema/internal/protocol"
 )
 
+var worlds = flag.Uint64("worlds", 400, "in how many random worlds the order among keys is compared with the oracle's")
+
 // sharing is a random world of clients that ask for keys, with rules that change.
 type sharing struct {
 	t      *testing.T
@@ -20,27 +24,43 @@ type sharing struct {
 	l      *book
 	now    int64
 	calls  uint64
-	names  []string
+	names  []string // of callers
+	paths  []string // the same, and those above them
 	number uint64
 	live   []engine.ID          // what was asked for, and not released
 	of     map[engine.ID]string // whose it is
 	weight int                  // the largest
+	brief  bool                 // some leases and tickets end
+	other  bool                 // the caps of all keys have changed
 
 	allowed map[string]int // the most that a key may hold: its cap, or what a smaller one found
 	judge   judge
+	oracle  *oracle
+	grants  int
 }
 
 func newSharing(t *testing.T, seed uint64) *sharing {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &sharing{
 		t: t, rng: rng, l: newBook(&ledger.Ledger{Watched: true}), now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
-		allowed: map[string]int{},
+		allowed: map[string]int{}, oracle: newOracle(), brief: rng.IntN(3) == 0,
 	}
+	deep, fan := rng.IntN(4) > 0, 1+rng.IntN(3)
 	for i := range 2 + rng.IntN(6) {
-		w.names = append(w.names, fmt.Sprintf("k%d", i))
+		name := fmt.Sprintf("k%d", i)
+		if deep {
+			name = fmt.Sprintf("k%d", rng.IntN(fan))
+			for range rng.IntN(engine.MaxDepth) {
+				name += engine.KeySeparator + string(rune('a'+rng.IntN(fan)))
+			}
+		}
+		w.names = append(w.names, name)
 	}
 	if rng.IntN(3) == 0 {
 		w.names = append(w.names, "")
+	}
+	for _, name := range w.names {
+		w.paths = append(w.paths, path(name)...)
 	}
 	if rng.IntN(2) == 0 {
 		w.weight = 3
@@ -48,53 +68,81 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	return w
 }
 
-func (w *sharing) pick() string { return w.names[w.rng.IntN(len(w.names))] }
+func (w *sharing) pick(of []string) string { return of[w.rng.IntN(len(of))] }
+
+// caps draws other caps of all keys.
+func (w *sharing) caps() (caps engine.Caps) {
+	for i := range caps {
+		if w.rng.IntN(2) == 0 {
+			continue // as it is
+		}
+		caps[i] = w.rng.IntN(5) - 1
+		w.other = true
+	}
+	return caps
+}
+
+// life draws how long a lease or a ticket lasts.
+func (w *sharing) life() time.Duration {
+	if w.brief && w.rng.IntN(3) == 0 {
+		return time.Duration(1+w.rng.IntN(20)) * time.Millisecond
+	}
+	return time.Minute
+}
 
 // request draws what somebody does.
-func (w *sharing) request(limit, perKey int) protocol.Request {
-	switch n := w.rng.IntN(20); {
-	case n < 2 && len(w.live) > 0: // again, and under another key, which changes nothing
-		id, key := w.live[w.rng.IntN(len(w.live))], w.pick()
-		if w.l.entry(id) == nil {
-			key = w.of[id]
+func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
+	ask := protocol.Request{Kind: protocol.Ask, Limit: limit, Caps: caps, Lease: w.life(), Ticket: w.life(), Wait: true}
+	switch n := w.rng.IntN(40); {
+	case n < 4 && len(w.live) > 0: // again, and under another key, which changes nothing
+		ask.ID, ask.Again = w.live[w.rng.IntN(len(w.live))], true
+		ask.Key = w.pick(w.names)
+		if e := w.l.entry(ask.ID); e == nil || w.brief { // or else it may be over before it is asked for
+			ask.Key = w.of[ask.ID]
 		}
-		return protocol.Request{Kind: protocol.Ask, ID: id, Key: key, Limit: limit, Caps: engine.Caps{perKey}, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
-	case n < 11 || len(w.live) == 0:
+		if w.rng.IntN(4) == 0 { // for another caller
+			ask.Anew, ask.Waited = true, time.Duration(w.rng.IntN(3))*time.Millisecond
+		}
+		return ask
+	case n < 22 || len(w.live) == 0:
 		w.number++
-		key := w.pick()
-		id := engine.ID{Client: "c" + key, Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
-		w.live = append(w.live, id)
-		w.of[id] = key
-		return protocol.Request{
-			Kind: protocol.Ask, ID: id, Key: key, Limit: limit, Caps: engine.Caps{perKey}, Lease: time.Minute, Ticket: time.Minute,
-			Wait: w.rng.IntN(8) > 0, Waited: time.Duration(w.rng.IntN(3)) * time.Millisecond,
-		}
-	case n < 18:
+		ask.Key = w.pick(w.names)
+		ask.ID = engine.ID{Client: "c", Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
+		w.live = append(w.live, ask.ID)
+		w.of[ask.ID] = ask.Key
+		ask.Wait, ask.Unfair, ask.Waited = w.rng.IntN(8) > 0, w.rng.IntN(30) == 0, time.Duration(w.rng.IntN(3))*time.Millisecond
+		return ask
+	case n < 34:
 		i := w.rng.IntN(len(w.live))
 		id := w.live[i]
 		w.live = slices.Delete(w.live, i, i+1)
 		return protocol.Request{Kind: protocol.Release, ID: id}
-	case n == 18:
+	case n < 36:
 		kind := protocol.SetKey
 		if w.rng.IntN(3) == 0 {
 			kind = protocol.UnsetKey
 		}
-		return protocol.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
+		return protocol.Request{Kind: kind, Key: w.pick(w.paths), Cap: w.rng.IntN(6), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
+	case n < 37 && w.rng.IntN(4) == 0:
+		return protocol.Request{Kind: protocol.Pause}
+	case n < 37:
+		return protocol.Request{Kind: protocol.Unpause}
 	default:
-		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(7), Caps: engine.Caps{w.rng.IntN(4) - 1}}
+		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(9), Caps: w.caps()}
 	}
 }
 
-// step carries out requests, and looks at what that does.
-func (w *sharing) step(requests ...protocol.Request) {
+// step carries out a request, and looks at what that does.
+func (w *sharing) step(r protocol.Request) {
 	w.t.Helper()
 	w.calls++
 	w.now += w.rng.Int64N(1000)
+	w.l.Expire(w.now) // the judge expects it
 	had := map[engine.ID]bool{}
 	for _, h := range w.l.Holders {
 		had[h.ID] = true
 	}
-	before := w.l.view
+	before, requests := w.l.view, []protocol.Request{r}
 	reply, news := w.l.Step(w.now, "c", protocol.Call{Number: w.calls, Requests: requests})
 	ask := reply.Notification.Ask || reply.Notification.Recheck == protocol.AtOnce
 	grants := slices.Clone(reply.Notification.Grants)
@@ -102,20 +150,49 @@ func (w *sharing) step(requests ...protocol.Request) {
 		grants = append(grants, n.Grants...)
 		ask = ask || n.Ask || n.Recheck == protocol.AtOnce
 	}
-	for i, a := range reply.Answers {
-		if id := requests[i].ID; a.Status == protocol.Granted && !had[id] {
-			grants = append(grants, protocol.Grant{ID: id, Token: a.Token})
-		}
+	if a := reply.Answers[0]; a.Status == protocol.Granted && !had[r.ID] {
+		grants = append(grants, protocol.Grant{ID: r.ID, Token: a.Token})
 	}
 	if ask && w.weight == 1 {
 		w.t.Fatal("somebody is told to ask again")
 	}
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	w.agrees(&r, reply.Answers[0].Status, grants)
 	if err := w.judge.step(before, w.l.view, requests, grants, ask); err != nil {
 		w.t.Fatal(err)
 	}
+	if room := w.l.Room(); reply.Room != room {
+		w.t.Fatalf("room beside those that wait: told %v, and it is %v", reply.Room, room)
+	}
 	w.sums()
 	w.conserves(ask)
+	w.grants += len(grants)
+}
+
+// agrees compares a step with the oracle's.
+func (w *sharing) agrees(r *protocol.Request, is protocol.Status, grants []protocol.Grant) {
+	w.t.Helper()
+	want, due := w.oracle.step(w.now, r)
+	var got []engine.ID
+	for _, g := range grants {
+		got = append(got, g.ID)
+	}
+	if is != want || !slices.Equal(got, due) {
+		w.t.Fatalf("step %d, %+v: answer %v, granted %v; the oracle says %v, %v", w.calls, *r, is, got, want, due)
+	}
+	same := func(what string, list []ledger.Recorded, want []*wish) {
+		w.t.Helper()
+		if len(list) != len(want) {
+			w.t.Fatalf("step %d, %+v: %d %s, and the oracle has %d", w.calls, *r, len(list), what, len(want))
+		}
+		for _, o := range want {
+			if recorded(list, o.id) == nil {
+				w.t.Fatalf("step %d, %+v: %v is not among the %s", w.calls, *r, o.id, what)
+			}
+		}
+	}
+	same("permits", w.l.Holders, w.oracle.held)
+	same("tickets", w.l.Waiters, w.oracle.waiting)
 }
 
 // sums looks at what keys hold, beside their caps.
@@ -129,7 +206,7 @@ func (w *sharing) sums() {
 			w.t.Fatalf("%v was asked for by %q, and is %q's", h.ID, w.of[h.ID], h.Key)
 		}
 	}
-	for _, name := range w.names {
+	for _, name := range w.paths {
 		held, cap := w.l.KeyLoad(name)
 		most := max(cap, min(w.allowed[name], held))
 		if held > most {
@@ -137,38 +214,55 @@ func (w *sharing) sums() {
 		}
 		w.allowed[name] = most
 	}
+	for _, t := range w.l.tenants {
+		leaf := t.inTurn()
+		if !w.other && leaf != nil && t.lacks(leaf.queue[0].ID.Weight) {
+			w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
+		}
+	}
 }
 
-// conserves looks whether free weight lies beside a key in turn.
+// conserves looks whether free weight lies beside a key in turn. A full key is held up by its cap: sums has
+// seen that it lacks the weight of its first ticket.
 func (w *sharing) conserves(told bool) {
 	w.t.Helper()
-	if next, ok := w.l.Next(); ok && !told && next.Weight <= w.l.Limit-w.l.used {
+	if next, ok := w.l.Next(); ok && !told && !w.l.Paused && next.Weight <= w.l.Limit-w.l.used {
 		w.t.Fatalf("%v waits, and %d of %d is held", next, w.l.used, w.l.Limit)
 	}
 }
 
-// What holds among keys: the caps, the sums, the order and its bound, and that no
-// free weight lies beside a key in turn.
+// What holds among keys: the caps, the sums, the order and its bound, and that no free weight lies
+// beside a key in turn. The answers and grants of each step are those of the oracle.
 func TestShares(t *testing.T) {
-	for seed := range uint64(400) {
-		w := newSharing(t, seed)
-		limit, perKey := 1+w.rng.IntN(6), w.rng.IntN(4)
-		w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: engine.Caps{max(1}, perKey)})
-		for range 300 {
-			w.step(w.request(limit, perKey))
-			if t.Failed() {
-				t.Fatalf("seed %d", seed)
-			}
-		}
-		for len(w.live) > 0 {
-			w.step(protocol.Request{Kind: protocol.Release, ID: w.live[0]})
-			w.live = w.live[1:]
-		}
-		for _, name := range w.names {
-			w.step(protocol.Request{Kind: protocol.UnsetKey, Key: name})
-		}
-		if left := w.l.ledger.State(w.now).Keys; len(left) > 0 {
-			t.Fatalf("seed %d: keys are left: %+v", seed, left)
-		}
+	grants := 0
+	for seed := range *worlds {
+		grants += newSharing(t, seed).run(seed)
 	}
+	t.Logf("%d worlds, %d grants", *worlds, grants)
+}
+
+// run plays a world to its end, when nobody has or wants anything, and returns how much was granted.
+func (w *sharing) run(seed uint64) (grants int) {
+	w.t.Helper()
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("seed %d: keys %s", seed, strings.ReplaceAll(fmt.Sprintf("%q", w.names), `\x01`, "/"))
+		}
+	}()
+	limit, caps := 1+w.rng.IntN(8), engine.Caps{w.rng.IntN(7), w.rng.IntN(5), w.rng.IntN(4)}
+	w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: caps})
+	for range 300 {
+		w.step(w.request(limit, caps))
+	}
+	w.step(protocol.Request{Kind: protocol.Unpause})
+	for _, id := range w.live {
+		w.step(protocol.Request{Kind: protocol.Release, ID: id})
+	}
+	for _, name := range w.paths {
+		w.step(protocol.Request{Kind: protocol.UnsetKey, Key: name})
+	}
+	if left := w.l.ledger.State(w.now).Keys; len(left) > 0 || len(w.l.Keys) > 0 {
+		w.t.Fatalf("keys are left: %+v, %+v", left, w.l.Keys)
+	}
+	return w.grants
 }

@@ -1,6 +1,12 @@
 package simulate
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"sema/engine"
+)
 
 const (
 	millisecond = int64(1000)
@@ -34,9 +40,9 @@ type plan struct {
 	reports    int64 // mean time between two reports of a process
 	controller bool  // some of those that set the limit are controllers
 
-	keys   []string // that callers share the semaphore under; none: it has no keys
-	perKey int
-	rules  int64 // mean time between two changes of the keys' rules
+	keys  []string // that callers share the semaphore under; none: it has no keys
+	caps  engine.Caps
+	rules int64 // mean time between two changes of the keys' rules
 
 	users                          int // of the JSON API; see user.go
 	userWeight                     int
@@ -75,7 +81,8 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		return 0
 	}
 	starts := drawHeadStarts(seed)
-	p := plan{seed: seed, enough: 8000, keys: drawKeys(seed), limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	keys, caps := drawKeys(seed)
+	p := plan{seed: seed, enough: 8000, keys: keys, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
@@ -125,8 +132,13 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 	}
 	if len(p.keys) > 0 {
-		p.perKey = int(pick(0, 1, 1, 2, int64(p.limit)))
-		weights = min(weights, max(1, p.perKey))
+		caps[0] = int(pick(0, 1, 1, 2, int64(p.limit)))
+		p.caps = caps
+		for i, c := range caps {
+			if i == 0 || c > 0 {
+				weights = min(weights, max(1, c))
+			}
+		}
 		for i := range p.clients {
 			p.clients[i].maxWeight = min(p.clients[i].maxWeight, weights)
 			p.clients[i].callers *= int(pick(1, 2, 3))
@@ -164,12 +176,12 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	return p, rng
 }
 
-// drawKeys draws the keys of a plan, in half of all seeds. Those without keep what
-// they drew before there were any.
-func drawKeys(seed uint64) (keys []string) {
+// drawKeys draws the keys of a plan, in half of all seeds, and the caps of those with two names or
+// three. Half of the seeds with keys have such paths. The others keep what they drew before there were any.
+func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65))
 	if rng.IntN(2) == 0 {
-		return nil
+		return nil, caps
 	}
 	if rng.IntN(4) == 0 {
 		keys = append(keys, "")
@@ -177,7 +189,27 @@ func drawKeys(seed uint64) (keys []string) {
 	for i := range 1 + rng.IntN(6) {
 		keys = append(keys, string(rune('a'+i)))
 	}
-	return keys
+	if rng.IntN(2) == 0 {
+		return keys, caps
+	}
+	for i := range keys {
+		if keys[i] != "" {
+			keys[i] = drawPath(rng)
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return keys, engine.Caps{0, rng.IntN(4), rng.IntN(3)}
+}
+
+// drawPath draws a key of one to three names, mostly of more than one.
+func drawPath(rng *rand.Rand) string {
+	names := []string{string(rune('a' + rng.IntN(3)))}
+	for range []int{0, 1, 1, 1, 2, 2}[rng.IntN(6)] {
+		names = append(names, string(rune('a'+rng.IntN(3))))
+	}
+	return strings.Join(names, engine.KeySeparator)
 }
 
 // drawHeadStarts reports whether some callers of a seed have a head start.
@@ -191,4 +223,18 @@ func (w *world) key() string {
 		return ""
 	}
 	return w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
+}
+
+// ruled draws a key that gets a rule: that of a caller, or one above it.
+func (w *world) ruled() string {
+	names := path(w.key())
+	if len(names) == 1 {
+		return names[0]
+	}
+	return names[w.rng.IntN(len(names))]
+}
+
+// deep reports whether some keys have more than one name.
+func (w *world) deep() bool {
+	return slices.ContainsFunc(w.keys, func(key string) bool { return strings.Contains(key, engine.KeySeparator) })
 }

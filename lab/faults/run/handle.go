@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 	h.acquire = func(ctx context.Context, key string, weight int, try bool) (permit, error) {
 		options := []sema.AcquireOption{sema.Weight(weight)}
 		if key != "" {
-			options = append(options, sema.For(key))
+			options = append(options, sema.For(strings.Split(key, history.Separator)...))
 		}
 		if try {
 			options = append(options, sema.WaitAtMost(0))

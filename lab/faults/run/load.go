@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"sema/internal/fixture/history"
@@ -18,9 +20,9 @@ func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
 		if h.about.Weights && random.IntN(2) == 0 {
 			weight = 1 + random.IntN(h.about.Limit)
 		}
-		key := ""
-		if n := h.about.Keys; n > 0 {
-			key, weight = fmt.Sprint("key ", random.IntN(n)), min(weight, h.about.PerKey)
+		key := h.key(random)
+		if key != "" {
+			weight = min(weight, slices.Min(h.about.Caps))
 		}
 		p, o := h.get(random, key, weight)
 		if p == nil {
@@ -35,6 +37,18 @@ func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
 		}
 		h.hold(p, o, d)
 	}
+}
+
+// key draws the key of an acquisition: a name, or as many as there are caps at the most.
+func (h *handle) key(random *rand.Rand) string {
+	if h.about.Keys == 0 {
+		return ""
+	}
+	path := make([]string, 1+random.IntN(len(h.about.Caps)))
+	for i := range path {
+		path[i] = fmt.Sprint("key ", random.IntN(h.about.Keys))
+	}
+	return strings.Join(path, history.Separator)
 }
 
 // pause waits, and reports whether to go on.

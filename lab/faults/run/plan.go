@@ -58,7 +58,13 @@ func makePlan(seed uint64, bug *planted) *plan {
 		if bug != nil && bug.original != nil {
 			s.Weights, s.Slots, s.Resized = false, false, false
 		} else if i > 1 && (some(60) || bug != nil && bug.keys) { // keys share it
-			s.Keys, s.PerKey = 2+random.IntN(4), 1+random.IntN(s.Limit)
+			s.Keys, s.Caps = 2+random.IntN(4), []int{1 + random.IntN(s.Limit)}
+			if some(33) { // of up to three names
+				s.Keys = 2
+				for range 2 {
+					s.Caps = append(s.Caps, 1+random.IntN(slices.Min(s.Caps)))
+				}
+			}
 		}
 		p.semaphores = append(p.semaphores, s)
 	}

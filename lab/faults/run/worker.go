@@ -136,5 +136,7 @@ func goroutines(most int) (n int, where string) {
 
 // options are those of a semaphore as its description says.
 func semaphoreOptions(s history.Semaphore) *sema.Options {
-	return &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots, Caps: sema.Caps{s.PerKey}}
+	o := &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots}
+	copy(o.Caps[:], s.Caps)
+	return o
 }

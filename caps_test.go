@@ -1,0 +1,167 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
+)
+
+// wantArgument fails the test if err is no *ArgumentError about what.
+func wantArgument(t *testing.T, err error, what string) {
+	t.Helper()
+	var refused *sema.ArgumentError
+	if !errors.As(err, &refused) || refused.What != what {
+		t.Errorf("%v; want an *ArgumentError about the %s", err, what)
+	}
+}
+
+// Caps that cannot be are refused before anything is asked of the engine.
+func TestBadCapsAreRefused(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
+		o := operator(t, e)
+		for _, bad := range []sema.Caps{{-1}, {2, -1}, {0, 0, -1}, {sema.MaxLimit + 1}, {0, sema.MaxLimit + 1}} {
+			_, err := sema.New(e, "y", 1, &sema.Options{Caps: bad})
+			wantArgument(t, err, "cap")
+			wantArgument(t, o.Set(t.Context(), sema.Rule{Caps: bad}), "cap")
+		}
+		wantArgument(t, o.Set(t.Context(), sema.Rule{Limit: 1, Caps: sema.Caps{1}}, "acme"), "caps")
+		if n := e.calls.Load(); n != 0 {
+			t.Errorf("the engine was asked %d times", n)
+		}
+	})
+}
+
+// So are paths.
+func TestBadPathsAreRefused(t *testing.T) {
+	half := strings.Repeat("x", 127) // two and what is between them are one key of 255 bytes
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		o := operator(t, e)
+		for _, bad := range [][]string{
+			{"a", "b", "c", "d"}, {""}, {"a", ""}, {"", "a"}, {"a", "", "c"}, {"a\x01b"}, {"a", "b\x01c"}, {"a", "b\x01"}, {"a", "b\tc"}, {"a", "\xff"},
+			{half, half + "x"}, {half, half, "x"}, {half + half + "xx"},
+		} {
+			_, err := s.Acquire(t.Context(), sema.For(bad...))
+			wantArgument(t, err, "key")
+			_, err = s.TryAcquire(t.Context(), sema.For(bad...))
+			wantArgument(t, err, "key")
+			wantArgument(t, s.Do(t.Context(), func(context.Context) error { return nil }, sema.For(bad...)), "key")
+			wantArgument(t, o.Set(t.Context(), sema.Rule{Limit: 1}, bad...), "key")
+			wantArgument(t, o.Unset(t.Context(), bad...), "key")
+		}
+		if n := e.calls.Load(); n != 0 {
+			t.Errorf("the engine was asked %d times", n)
+		}
+		for _, good := range [][]string{{"a", "b", "c"}, {half, half}, {half + half + "x"}, {"a/b", "ü"}} {
+			p, err := s.Acquire(t.Context(), sema.For(good...))
+			expect.OK(t, err)
+			st, err := s.State(t.Context())
+			expect.OK(t, err)
+			if key := st.Holders[0].Key; fmt.Sprint(key.Names()) != fmt.Sprint(good) {
+				t.Errorf("held for %q, want %q", key.Names(), good)
+			}
+			expect.OK(t, p.Release())
+		}
+	})
+}
+
+// A process that insists on its caps is told those of all levels.
+func TestOtherCapsOfAnyLevelAreToldOf(t *testing.T) {
+	e := memengine.New()
+	for _, caps := range []sema.Caps{{20, 4}, {20, 5}, {20}, {}} {
+		strict, err := sema.New(e, "llm", 50, &sema.Options{Caps: caps, OnConflict: sema.LimitStrict})
+		expect.OK(t, err)
+		p, err := strict.Acquire(t.Context(), sema.For("acme", "alice"))
+		if caps == (sema.Caps{20, 4}) { // it is the first
+			expect.OK(t, err)
+			defer func() { expect.OK(t, errors.Join(p.Release(), strict.Close())) }()
+			continue
+		}
+		var told *sema.LimitError
+		if !errors.As(err, &told) || *told != (sema.LimitError{Name: "llm", Stored: 50, Wanted: 50, StoredCaps: sema.Caps{20, 4}, WantedCaps: caps}) {
+			t.Errorf("%v: %+v", err, told)
+		}
+		if text := fmt.Sprint(err); caps[1] == 5 && text != `sema: "llm" has limit 50 and caps 20,4, not 50 and caps 20,5` {
+			t.Error(text)
+		}
+		expect.OK(t, strict.Close())
+	}
+}
+
+// A weight that can never be granted is refused with the key whose cap is the least, on whatever level.
+func TestTheKeyThatAWeightIsAboveIsNamed(t *testing.T) {
+	e := memengine.New()
+	s, err := sema.New(e, "llm", 50, &sema.Options{Caps: sema.Caps{20, 4, 10}})
+	expect.OK(t, err)
+	defer func() { expect.OK(t, s.Close()) }()
+	o, err := sema.Operate(e, "llm")
+	expect.OK(t, err)
+	defer func() { expect.OK(t, o.Close()) }()
+	expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 50, Caps: sema.Caps{20, 4, 10}}))
+	expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 30}, "acme", "carol"))
+	for _, c := range []struct {
+		path   []string
+		weight int
+		at     string
+		most   int
+	}{
+		{[]string{"acme"}, 21, "acme", 20},
+		{[]string{"acme", "alice"}, 5, "acme/alice", 4},
+		{[]string{"acme", "alice", "large"}, 5, "acme/alice", 4},
+		{[]string{"acme", "carol", "large"}, 11, "acme/carol/large", 10},
+		{[]string{"acme", "carol"}, 21, "acme", 20},
+		{nil, 51, "", 50},
+	} {
+		_, err := s.Acquire(t.Context(), sema.For(c.path...), sema.Weight(c.weight))
+		var heavy *sema.WeightError
+		if !errors.As(err, &heavy) || heavy.Key.String() != c.at || heavy.Limit != c.most || heavy.Weight != c.weight {
+			t.Errorf("%v, weight %d: %v; want it above the %d of %q", c.path, c.weight, err, c.most, c.at)
+		}
+		if text := fmt.Sprint(err); c.at == "acme/alice" && text != `sema: weight 5 is above the 4 that key "acme/alice" of "llm" may hold` {
+			t.Error(text)
+		}
+		p, err := s.Acquire(t.Context(), sema.For(c.path...), sema.Weight(c.most))
+		expect.OK(t, err)
+		expect.OK(t, p.Release())
+	}
+}
+
+// A wait under a permit of its own is refused by the limit alone: a cap may be raised meanwhile, for one key.
+func TestAWaitForAKeyUnderItsOwnPermit(t *testing.T) {
+	bubble(t, &sema.Options{Caps: sema.Caps{1, 1}}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		o := operator(t, e)
+		expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error {
+			_, err := s.Acquire(ctx, sema.For("acme", "bob"))
+			refuses(t, err, sema.NestedError{Name: "x", Held: 1, Weight: 1, Limit: 1})
+			expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 2}))
+			p, err := s.TryAcquire(ctx, sema.For("initech")) // the process sees the limit
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+			_, err = s.Acquire(ctx, sema.For("acme", "bob"), sema.WaitAtMost(time.Second))
+			wantOnly(t, err, sema.ErrBusy, nil)
+			time.Sleep(time.Second) // the ticket of one that waited
+			return nil
+		}, sema.For("acme", "alice")))
+	})
+}
+
+// An event has the path that For was given.
+func TestThePathOfAnEvent(t *testing.T) {
+	var paths [][]string
+	s, err := sema.New(memengine.New(), "llm", 5, &sema.Options{Observer: sema.Observer{Acquired: func(e sema.Event) { paths = append(paths, e.Path) }}})
+	expect.OK(t, err)
+	work := func(context.Context) error { return nil }
+	for _, path := range [][]string{nil, {"acme"}, {"acme", "alice", "large"}} {
+		expect.OK(t, s.Do(t.Context(), work, sema.For(path...)))
+		if got := paths[len(paths)-1]; fmt.Sprint(got) != fmt.Sprint(path) {
+			t.Errorf("path %q, want %q", got, path)
+		}
+	}
+	expect.OK(t, s.Close())
+}
