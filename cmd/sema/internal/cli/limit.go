@@ -110,8 +110,8 @@ func (p *program) limitCommand() *cobra.Command {
 	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait beside it, 1 to 1000; a key without a share has 100")
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
-  name, limit, pinned, caps (of keys of one name, of two, of three; 0: none, and
-    short of the last that is 0), previous (only with N or --caps: the limit
+  name, limit, pinned, caps (of keys of one name, of two, of three; 0: none;
+    zeros at the end are left out), previous (only with N or --caps: the limit
     before, null: none)
   with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap
     or a share of its own)`)

@@ -38,7 +38,7 @@ func (p *program) showCommand() *cobra.Command {
   paused (no permits are granted), used, free (weights), holding (permits),
   waiting (callers), oldest_seconds (the longest wait)
   caps (the most that a key without a rule may hold: of one name, of two, of
-    three; 0: no such cap; short of the last that is 0)
+    three; 0: no such cap; zeros at the end are left out)
   adapting (missing if nobody finds the limit): min, max, bad (part of the time
     held that went badly in the last window, 0 to 1)
   keys: list of key (a text, or a list of several names; the last is "" for a

@@ -53,7 +53,7 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print position, time waited and failed renewals on standard error")
 
-	flags.StringVar(&f.keyText, "key", "", "the tenant, host or other key that the permit counts for: acme, or acme/alice")
+	flags.StringVar(&f.keyText, "key", "", "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
 	flags.StringVar(&f.capsText, "caps", "", "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")

@@ -17,9 +17,8 @@ import (
 // full is what is said of a key at its cap.
 var full = regexp.MustCompile(`\S+ holds \d+ of its \d+`)
 
-// TestWhyForesees compares what is said before a run has asked with what is said afterwards: its position, the
-// full keys of its path, and whether its weight is too large. It leaves out the order among keys that hold as much:
-// a snapshot does not tell it.
+// TestWhyForesees has runs ask after sema why has foreseen their position, the full keys of their paths, and
+// whether their weight is too large. It leaves out the order among keys that hold as much: a snapshot does not tell it.
 func TestWhyForesees(t *testing.T) {
 	outcomes := map[string]int{}
 	for world := range uint64(400) {
