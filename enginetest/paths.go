@@ -125,6 +125,23 @@ var pathTests = []test{
 		e.release(held[2])
 		e.release(e.permit(w))
 	}},
+	{name: "a user whose cap was lowered holds up nobody else of the organisation", run: func(e *env) {
+		o, s := e.operator(), e.sem(10, &sema.Options{Caps: sema.Caps{4}})
+		held := []*permit{e.acquire(s, 1, path("acme/alice")), e.acquire(s, 2, path("acme/bob"))}
+		alice := e.queue(s, 3, path("acme/alice"))
+		bob := e.queue(s, 1, path("acme/bob")) // behind her: acme has one left, and she wants three
+		e.waits(bob)
+		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{4, 3}})) // now it is her own cap that she waits for
+		held = append(held, e.permit(bob))
+		e.waits(alice)
+		bob = e.queue(s, 1, path("acme/carol"))
+		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{5, 2}})) // and now she can never have it
+		held = append(held, e.permit(bob))
+		e.ends(alice)
+		e.tooHeavy(alice.err, 3, 2)
+		e.release(held...)
+		e.empty(s, 10)
+	}},
 	{name: "what is above a cap of its path fails, and names the key", run: func(e *env) {
 		s := e.sem(9, &sema.Options{Caps: sema.Caps{3, 5, 2}})
 		for names, want := range map[string]struct {
