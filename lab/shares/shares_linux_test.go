@@ -28,11 +28,11 @@ func drawn(seed uint64) World {
 	r := rand.New(rand.NewPCG(seed, 0))
 	w := World{Name: "bound", Order: Shares, Limit: 2 + r.IntN(9), Processes: 4, Seed: seed, Rounds: 20}
 	if r.IntN(2) == 0 {
-		w.Cap = 1 + r.IntN(w.Limit)
+		w.Caps[0] = 1 + r.IntN(w.Limit)
 	}
 	most := min(3, w.Limit)
-	if w.Cap > 0 {
-		most = min(most, w.Cap)
+	if w.Caps[0] > 0 {
+		most = min(most, w.Caps[0])
 	}
 	one := func(t Tenant) Tenant {
 		t.Hold = time.Duration(1+r.IntN(20)) * time.Millisecond
@@ -67,7 +67,7 @@ func TestNoKeyIsPassedMoreOftenThanTheBound(t *testing.T) {
 			t.Errorf("world %d: %+v", seed, b)
 		}
 		turns := r.Turns(0)
-		t.Logf("world %d: limit %d, %d per key, %d tenants: %+v", seed, w.Limit, w.Cap, len(w.Tenants), turns)
+		t.Logf("world %d: limit %d, %d per key, %d tenants: %+v", seed, w.Limit, w.Caps[0], len(w.Tenants), turns)
 		all.Waits += turns.Waits
 		all.Passed += turns.Passed
 	}

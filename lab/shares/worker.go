@@ -7,14 +7,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"sema"
 	"sema/each"
+	"sema/engine"
+	"sema/engines/fileengine"
+	"sema/engines/pgengine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
@@ -24,8 +30,26 @@ import (
 // before child.Play.
 func Role() { child.Role(role, work) }
 
-// open is an engine on the server of a URL.
-func open(url string) (e *redisengine.Engine, close func() error, err error) {
+// open is an engine on what a URL names: redis://, unix://, file:// or postgres://.
+func open(ctx context.Context, url string) (e sema.Engine, close func() error, err error) {
+	if dir, ok := strings.CutPrefix(url, "file://"); ok {
+		if e, err = fileengine.New(dir, nil); err != nil {
+			return nil, nil, err
+		}
+		return e, e.Close, nil
+	}
+	if strings.HasPrefix(url, "postgres://") {
+		pool, err := pgxpool.New(ctx, url)
+		if err != nil {
+			return nil, nil, err
+		}
+		e, err := pgengine.New(pool, nil)
+		if err != nil {
+			pool.Close()
+			return nil, nil, err
+		}
+		return e, func() error { defer pool.Close(); return e.Close() }, nil
+	}
 	o, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, nil, err
@@ -39,9 +63,9 @@ func open(url string) (e *redisengine.Engine, close func() error, err error) {
 	return e, func() error { return errors.Join(e.Close(), rdb.Close()) }, nil
 }
 
-// rules gives tenants their rules.
-func (w World) rules(ctx context.Context, url string) error {
-	e, end, err := open(url)
+// operate calls f with an operator of the world's semaphore.
+func (w World) operate(ctx context.Context, url string, f func(o *sema.Operator) error) error {
+	e, end, err := open(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -49,16 +73,46 @@ func (w World) rules(ctx context.Context, url string) error {
 	if err != nil {
 		return errors.Join(err, end())
 	}
+	return errors.Join(f(operator), operator.Close(), end())
+}
+
+// holds waits until a process holds something.
+func (w World) holds(ctx context.Context, url string, pid int) error {
+	return w.operate(ctx, url, func(o *sema.Operator) error {
+		for {
+			st, err := o.State(ctx)
+			if err != nil || slices.ContainsFunc(st.Holders, func(h engine.Holder) bool { return h.Client.PID == pid }) {
+				return err
+			}
+			sleep(ctx, time.Millisecond)
+		}
+	})
+}
+
+// State is what the engine has of the world's semaphore.
+func (w World) State(ctx context.Context, url string) (st sema.State, err error) {
+	return st, w.operate(ctx, url, func(o *sema.Operator) error {
+		st, err = o.State(ctx)
+		return err
+	})
+}
+
+// rules gives tenants their rules.
+func (w World) rules(ctx context.Context, url string) error {
+	return w.operate(ctx, url, func(o *sema.Operator) error { return w.set(ctx, o) })
+}
+
+func (w World) set(ctx context.Context, operator *sema.Operator) (err error) {
 	set := func(r sema.Rule, path ...string) { err = errors.Join(err, operator.Set(ctx, r, path...)) }
 	if w.Order == Shares {
-		set(sema.Rule{Limit: w.Limit, Caps: sema.Caps{w.Cap}})
+		set(sema.Rule{Limit: w.Limit, Caps: w.Caps})
 		for _, t := range w.Tenants {
 			if t.Share != 0 || t.Cap != 0 {
-				set(sema.Rule{Limit: t.Cap, Share: t.Share}, t.Key)
+				set(sema.Rule{Limit: t.Cap, Share: t.Share}, strings.Split(t.Key, "/")...)
 			}
 		}
 	}
-	return errors.Join(err, operator.Close(), end())
+	return err
 }
 
 // worker is a process of a world.
@@ -74,19 +128,19 @@ type worker struct {
 }
 
 func work(j job) error {
-	e, end, err := open(j.URL)
+	e, end, err := open(context.Background(), j.URL)
 	if err != nil {
 		return err
 	}
 	w := &worker{job: j, queued: map[string]int64{}}
-	options := &sema.Options{Lease: lease, Observer: sema.Observer{Queued: w.note}}
+	options := &sema.Options{Lease: j.lease(), Observer: sema.Observer{Queued: w.note}}
 	if j.Order == Shares {
-		options.Caps = sema.Caps{j.Cap}
+		options.Caps = j.Caps
 	}
 	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
 		return err
 	}
-	if w.group, err = each.New(e, j.Name, cmp.Or(j.Cap, j.Limit), nil); err != nil {
+	if w.group, err = each.New(e, j.Name, cmp.Or(j.Caps[0], j.Limit), nil); err != nil {
 		return err
 	}
 	fmt.Println("ready")
@@ -189,6 +243,8 @@ func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Per
 	release := func() error { return nil }
 	switch w.Order {
 	case Shares:
+		options = append(options, sema.For(strings.Split(key, "/")...))
+	case Flat:
 		options = append(options, sema.For(key))
 	case TwoLevel:
 		own, err := w.group.Acquire(ctx, key, options...)

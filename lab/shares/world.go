@@ -1,14 +1,16 @@
-// Package shares has tenants share one semaphore on a Redis, each of its processes a
+// Package shares has tenants share one semaphore, each of its processes a
 // program of its own, and keeps what all of them saw: for the judge, and for figures. It
 // is for Linux, where the processes of a host have one clock.
 package shares
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"time"
 
+	"sema"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
 )
@@ -21,6 +23,7 @@ const (
 	Shares   Order = "shares"                  // sema.For
 	Come     Order = "first come first served" // one semaphore, which knows no tenants
 	TwoLevel Order = "two-level"               // a semaphore for each tenant, and one for all behind it
+	Flat     Order = "a key for each user"     // sema.For with the whole path as one name, and no caps
 )
 
 // World is who uses the semaphore, and how.
@@ -28,10 +31,14 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	Cap       int // what a tenant may hold; 0: the limit
+	Caps      sema.Caps // what a key may hold, by how many names it has; 0: the limit
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64
+
+	// Kill has the first process killed as soon as it holds something. What it wrote down is lost.
+	Kill  bool
+	Lease time.Duration // 0: half a minute
 
 	// Rounds is how often each caller acquires; 0: until For is over.
 	Rounds int
@@ -40,13 +47,13 @@ type World struct {
 
 // Tenant is one that shares.
 type Tenant struct {
-	Key     string
+	Key     string // names with slashes between
 	Callers int // the first one in a process by the tenant's place, the others in those that follow
 	Weight  int // of one acquisition: 1 … Weight, by chance
 	Hold    time.Duration
 	Idle    time.Duration // between two acquisitions, exponentially distributed, with this mean
 	Share   int           // 0: what all have
-	Cap     int           // 0: World.Cap
+	Cap     int           // 0: that of World.Caps
 }
 
 // job is what a process does.
@@ -56,16 +63,15 @@ type job struct {
 	Process int
 }
 
-const (
-	role  = "shares worker"
-	lease = 30 * time.Second
-)
+const role = "shares worker"
+
+func (w World) lease() time.Duration { return cmp.Or(w.Lease, 30*time.Second) }
 
 // Play lets the world play on the server of a URL, redis:// or unix://, and returns what
 // its processes wrote down.
 func Play(ctx context.Context, url string, w World) (*history.Round, error) {
 	r := &history.Round{Clock: history.Clock(), Semaphores: []history.Semaphore{{
-		Name: w.Name, Limit: w.Limit, Lease: lease, Keys: len(w.Tenants), Caps: []int{w.Cap}, Rules: map[string]history.Rule{},
+		Name: w.Name, Limit: w.Limit, Lease: w.lease(), Keys: len(w.Tenants), Caps: w.Caps.List(), Rules: map[string]history.Rule{},
 	}}}
 	for _, t := range w.Tenants {
 		if t.Share != 0 || t.Cap != 0 {
@@ -100,6 +106,13 @@ func Play(ctx context.Context, url string, w World) (*history.Round, error) {
 		if err := p.Order("go"); err != nil {
 			return nil, err
 		}
+	}
+	if w.Kill {
+		if err := w.holds(ctx, url, all[0].PID()); err != nil {
+			return nil, err
+		}
+		all[0].Kill()
+		all = all[1:]
 	}
 	if w.Rounds == 0 {
 		select {
