@@ -24,20 +24,32 @@ func main() {
 	docs := flag.String("docs", "docs", "directory of the page and its picture")
 	draw := flag.Bool("draw", false, "measure nothing")
 	rounds := flag.Int("rounds", 3, "how often each order has its turn")
+	only := flag.String("scene", "", "measure this scene alone, and leave the results of the others")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	if err := run(ctx, *file, *docs, *draw, *rounds); err != nil {
+	if err := run(ctx, *file, *docs, *only, *draw, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "shares:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file, docs string, draw bool, rounds int) error {
+func run(ctx context.Context, file, docs, only string, draw bool, rounds int) error {
 	if !draw {
-		r, err := play(ctx, rounds)
+		var old results
+		if only != "" {
+			if err := page.Load(file, &old); err != nil {
+				return err
+			}
+		}
+		r, err := play(ctx, rounds, only)
 		if err != nil {
 			return err
+		}
+		for _, one := range old.Rounds {
+			if one.Scene != only {
+				r.Rounds = append(r.Rounds, one)
+			}
 		}
 		if err := page.Save(file, r, "\t"); err != nil {
 			return err

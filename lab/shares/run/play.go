@@ -11,37 +11,67 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema"
 	"sema/internal/fixture/history"
 	"sema/internal/fixture/local"
 	"sema/lab/shares"
 )
 
-const (
-	limit     = 20
-	processes = 4
-)
+const processes = 4
 
-// scene is a world that each order plays. What begins before warm, or in the last part of
+// scene is a world that some orders play. What begins before warm, or in the last part of
 // the time, is not counted.
 type scene struct {
 	name            string
+	orders          []shares.Order
+	limit           int
+	caps            sema.Caps
 	tenants         []shares.Tenant
 	warm, time, end time.Duration
 }
 
 var scenes = []scene{
 	{
-		"light", append(shares.Light(99, shares.Tenant{Callers: 1, Hold: 100 * time.Millisecond, Idle: time.Second}),
+		"light", orders, 20, sema.Caps{}, append(shares.Light(99, shares.Tenant{Callers: 1, Hold: 100 * time.Millisecond, Idle: time.Second}),
 			shares.Tenant{Key: "heavy", Callers: 1000, Hold: 100 * time.Millisecond}),
 		10 * time.Second, 45 * time.Second, 10 * time.Second,
 	},
 	{
-		"holds", []shares.Tenant{{Key: "long", Callers: 40, Hold: 10 * time.Second}, {Key: "short", Callers: 40, Hold: 100 * time.Millisecond}},
+		"holds", orders, 20, sema.Caps{}, []shares.Tenant{{Key: "long", Callers: 40, Hold: 10 * time.Second}, {Key: "short", Callers: 40, Hold: 100 * time.Millisecond}},
 		20 * time.Second, 61 * time.Second, time.Second,
+	},
+	{
+		"levels", []shares.Order{shares.Come, shares.Flat, shares.Shares}, 40, sema.Caps{32, 4},
+		slices.Concat(users("big", 1000, shares.Tenant{Callers: 1, Hold: time.Second}), organisations(50, shares.Tenant{Callers: 1, Hold: time.Second, Idle: 6 * time.Second})),
+		30 * time.Second, 100 * time.Second, 10 * time.Second,
 	},
 }
 
 var orders = []shares.Order{shares.Come, shares.TwoLevel, shares.Shares}
+
+// users are so many users of an organisation, of one kind.
+func users(org string, n int, t shares.Tenant) (all []shares.Tenant) {
+	for i := range n {
+		t.Key = fmt.Sprint(org, "/u", i)
+		all = append(all, t)
+	}
+	return all
+}
+
+// organisations are so many of one kind, with a user each.
+func organisations(n int, t shares.Tenant) (all []shares.Tenant) {
+	for i := range n {
+		all = append(all, users(fmt.Sprint("small-", i), 1, t)...)
+	}
+	return all
+}
+
+// kindOf is what a tenant is counted as.
+func kindOf(key string) string {
+	kind, _, _ := strings.Cut(key, "/")
+	kind, _, _ = strings.Cut(kind, "-")
+	return kind
+}
 
 // results are what a run has measured.
 type results struct {
@@ -66,8 +96,11 @@ type tenant struct {
 	Held    float64 `json:"held"` // permits on average, of all of the kind
 }
 
-// play has all orders play all scenes, in turns.
-func play(ctx context.Context, rounds int) (results, error) {
+// play has all orders play all scenes, or one, in turns.
+func play(ctx context.Context, rounds int, only string) (results, error) {
+	if only != "" && !slices.ContainsFunc(scenes, func(s scene) bool { return s.name == only }) {
+		return results{}, fmt.Errorf("there is no scene %q", only)
+	}
 	server, err := local.Redis(ctx)
 	if err != nil {
 		return results{}, err
@@ -83,10 +116,13 @@ func play(ctx context.Context, rounds int) (results, error) {
 	r.Redis = info["Server"]["redis_version"]
 	for n := range rounds {
 		for _, s := range scenes {
-			for _, o := range orders {
+			for _, o := range s.orders {
+				if only != "" && s.name != only {
+					continue
+				}
 				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", n+1, rounds, s.name, o)
 				played, err := shares.Play(ctx, "unix://"+server.Address, shares.World{
-					Name: fmt.Sprint(s.name, n, o), Order: o, Limit: limit, Tenants: s.tenants, Processes: processes, Seed: uint64(n), For: s.time,
+					Name: fmt.Sprint(s.name, n, o), Order: o, Limit: s.limit, Caps: s.caps, Tenants: s.tenants, Processes: processes, Seed: uint64(n), For: s.time,
 				})
 				if err != nil {
 					return results{}, err
@@ -105,7 +141,7 @@ func (s scene) count(o shares.Order, played *history.Round) round {
 	first := slices.MinFunc(played.Events, func(a, b history.Event) int { return int(a.At - b.At) }).At
 	from, to := first+int64(s.warm), first+int64(s.time-s.end)
 	for _, h := range played.Holdings(0) {
-		kind, _, _ := strings.Cut(h.Key, "-")
+		kind := kindOf(h.Key)
 		k := r.Kinds[kind]
 		k.Held += float64(max(0, min(h.Until, to)-max(h.From, from))) / float64(to-from)
 		if h.Call >= from && h.Call < to {
