@@ -140,7 +140,7 @@ func (c Caps) List() []int {
 	return append([]int{}, c[:n]...)
 }
 
-// String is the caps with commas between, such as "20,4", and "-" where there is none; "no caps" without any.
+// String has commas between the caps, such as "20,4", and "-" for a 0. Without any cap it is "no caps".
 func (c Caps) String() string {
 	list := c.List()
 	if len(list) == 0 {
