@@ -217,6 +217,7 @@ R.repair = function(s, first)
     s.queued, s.lost, s.joins, s.leaves = 0, nil, {}, {}
     redis.call('DEL', KEYS[3])
     if not s.only then redis.call('DEL', KEYS[8], KEYS[10]) end
+    s.moves = {}
   else
     s.repaired = true
   end
