@@ -142,6 +142,24 @@ var pathTests = []test{
 		e.release(held...)
 		e.empty(s, 10)
 	}},
+	{name: "users whose caps were lowered hold up nobody, however many they are", run: func(e *env) {
+		o, s := e.operator(), e.sem(44, &sema.Options{Caps: sema.Caps{0, 4}, Lease: long})
+		held := []*permit{e.acquire(s, 2, path("acme/last"))}
+		for i := range 40 { // more than a step handles
+			held = append(held, e.acquire(s, 1, path(fmt.Sprint("acme/", i))))
+		}
+		for i := range 40 {
+			e.queue(s, 3, path(fmt.Sprint("acme/", i))) // for the limit
+		}
+		last := e.queue(s, 1, path("acme/last"))
+		e.waits(last)
+		set := time.Now()
+		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{0, 3}})) // now they wait for their own caps
+		e.release(append(held, e.permit(last))...)
+		if took := time.Since(set); took > patience/2 { // when the first of the others gives up, that is a step as well
+			e.Errorf("served after %v", took)
+		}
+	}},
 	{name: "what is above a cap of its path fails, and names the key", run: func(e *env) {
 		s := e.sem(9, &sema.Options{Caps: sema.Caps{3, 5, 2}})
 		for names, want := range map[string]struct {

@@ -21,12 +21,14 @@ func (l *Ledger) grant(now, upTo int64) {
 		}
 		most, _ := l.mostOf(t.key)
 		over, tooHeavy := t.silent(now), t.id.Weight > most
-		if k := l.lacking(t); k != nil && !tooHeavy && l.turns > 0 { // its cap is smaller than it was
+		k := l.lacking(t)
+		lacking := k != nil && !tooHeavy // its cap is smaller than it was
+		if lacking && l.turns > 0 {
 			l.turns--
 			l.reposition(k)
 			continue
 		}
-		if !over && !tooHeavy && t.id.Weight > l.limit-l.used {
+		if !over && !tooHeavy && !lacking && t.id.Weight > l.limit-l.used {
 			return
 		}
 		if l.turns == 0 {

@@ -155,14 +155,14 @@ grant = function(s, up_to)
     if place > up_to then return end
     local weight, slot = R.parse_id(id)
     local heavy = weight > (s.only and s.limit or R.most_of(s, k))
-    local lacking = not s.only and not heavy and s.turns > 0 and R.lacking(s, k, weight)
-    if lacking then -- its cap was reduced
+    local lacking = not s.only and not heavy and R.lacking(s, k, weight)
+    if lacking and s.turns > 0 then -- its cap was reduced
       s.turns = s.turns - 1
       R.reposition(s, lacking)
     else
       local ticket, _, _, insist = R.ticket(s, id)
       local over, granted = not ticket or ticket <= s.now, false
-      local who, value, stops = (R.via(s, id)), s.known[id], not over and not heavy and weight > s.limit - s.used
+      local who, value, stops = (R.via(s, id)), s.known[id], not over and not heavy and not lacking and weight > s.limit - s.used
       if stops or s.turns == 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = true, k, id
