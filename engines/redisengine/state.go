@@ -267,7 +267,7 @@ func (r *reading) decodeKeys(keys any) {
 			for i := range r.Caps {
 				r.Caps[i] = int(number(8 * i))
 			}
-			r.Time, r.Epoch = number(24), int(number(40))
+			r.Time, r.Seq, r.Epoch = number(24), number(32), int(number(40))
 		case strings.HasPrefix(name, "k") && len(value) >= keySize:
 			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
 			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)

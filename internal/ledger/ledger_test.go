@@ -248,6 +248,25 @@ func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
 	}
 }
 
+// A large semaphore on Redis is read in parts, its keys first. Keys that began to wait since then have no seats.
+// One of them may move because a lease has ended.
+func TestKeysWithoutSeatsAreListedOnce(t *testing.T) {
+	id := func(n uint64) engine.ID { return engine.ID{Client: "c", Number: n, Weight: 1} }
+	st := Load(Snapshot{
+		Limit: 2, Keep: 1 << 60, Keyed: true, Seq: 7,
+		Holders: []Recorded{{ID: id(1), Key: "a", End: 1000, Slot: -1}, {ID: id(2), Key: "b", End: 5, Slot: -1}},
+		Waiters: []Recorded{{ID: id(3), Key: "a", Place: 2, End: 1000}, {ID: id(4), Key: "b", Place: 3, End: 1000}},
+		Keys:    []RecordedKey{{Name: "a"}, {Name: "b"}},
+	}).State(10)
+	var got []string
+	for _, w := range st.Waiters {
+		got = append(got, string(w.Key))
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("of keys a and b, these wait: %q", got)
+	}
+}
+
 // miscounted adds up the permits and tickets below each key, and compares. It also finds a key in the
 // wrong place, and one that is remembered for nothing.
 func (ks *keyed) miscounted(l *Ledger) error {

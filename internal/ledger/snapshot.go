@@ -147,7 +147,7 @@ func Load(s Snapshot) *Ledger {
 		first := k.first()
 		l.stepOut(k)
 		switch r, known := recorded[k]; {
-		case !known:
+		case !known, r.Seq == 0 && k.waiting > 0: // it began to wait after its record was read
 			l.stepIn(k)
 		case r.Full:
 			ks.stepAside(k, r.Epoch)
