@@ -40,9 +40,9 @@ func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
 		(k.leave == leaveKeep || int(c.passes) < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
 }
 
-// asNew reports whether the current limit still allows this slot, and this caller.
+// asNew reports whether the current limit and caps still allow this slot, and this caller.
 func (k *keeping) asNew(c *claim) bool {
-	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
+	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps)
 }
 
 // allow takes in what may be done with released permits from now on.

@@ -141,6 +141,7 @@ func TestWhatMayStay(t *testing.T) {
 		{name: "another client made it", change: func(_ *keeping, c *claim) { c.resumed = true }},
 		{name: "its slot is above the limit now", change: func(k *keeping, c *claim) { k.stored, c.slot = 1, 1 }},
 		{name: "another limit holds, and that is refused", cfg: Config{Strict: true}, change: func(k *keeping, _ *claim) { k.stored = 3 }},
+		{name: "other caps hold, and that is refused", cfg: Config{Strict: true}, change: func(k *keeping, _ *claim) { k.caps[1] = 4 }},
 		{name: "its lease is nearly over", change: func(_ *keeping, c *claim) { c.valid = now + 10*time.Second - 1 }},
 		{name: "others wait", change: func(k *keeping, _ *claim) { k.leave = protocol.Pass }},
 		{name: "others wait, and it may pass on", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = protocol.Pass, 1 }, want: true},
