@@ -178,3 +178,45 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 		t.Errorf("%d entries are left", n)
 	}
 }
+
+// The last hand-off of a queue leaves nobody in turn. That is no reason to look through all permits, as when the order
+// of keys was deleted.
+func TestTheLastHandOffLooksThroughNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s := session(t, engineAt(t, server.Addr()), "x")
+	ask := func(number uint64) {
+		r := s.request(protocol.Ask, number, time.Hour)
+		r.Key, r.Wait = "acme\x01alice", true
+		s.do(r)
+	}
+	ask(1)
+	ask(2)
+	s.do(s.request(protocol.Release, 1, 0))
+	for _, command := range []string{"hgetall", "hkeys"} {
+		if n := calls(t, server.Client(), command); n > 0 {
+			t.Errorf("%d calls of %s", n, command)
+		}
+	}
+}
+
+// A call may ask for more keys than a script can name in one command.
+func TestACallOfThousandsOfKeys(t *testing.T) {
+	const keys = 8100
+	server := redistest.Start(t)
+	e := patientAt(t, server.Addr())
+	s, other := session(t, e, "x"), session(t, e, "x")
+	asks := func(d *direct) (all []protocol.Request) {
+		for i := range keys {
+			r := d.request(protocol.Ask, uint64(i+1), time.Hour)
+			r.Key, r.Wait = fmt.Sprint("key ", i), true
+			all = append(all, r)
+		}
+		return all
+	}
+	for part := range slices.Chunk(asks(s), 500) {
+		s.do(part...)
+	}
+	if a := other.do(asks(other)...)[keys-1]; a.Status != protocol.Queued || a.Ahead != 1 {
+		t.Errorf("%+v", a)
+	}
+}

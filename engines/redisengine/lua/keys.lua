@@ -308,8 +308,11 @@ end
 R.first_in_turn = function(s)
   local name = R.in_turn(s, '')[1]
   if not name then
-    R.write_turn(s)
-    if redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
+    if s.queued > 0 then
+      R.write_turn(s)
+      local aside = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '+', 'LIMIT', 0, 1)
+      if not aside[1] then s.lost = true end -- the zset was deleted; some keys may be there again
+    end
     return nil
   end
   local _, _, leaf = R.first(s, R.key(s, name))

@@ -109,7 +109,7 @@ if s.asker then
 end
 R.answer(s, 0, 0, 0, 0) -- writes the last record
 local room = s.queued == 0
-if not s.only then room = R.room(s) end -- before the first write, because it fails if a key has a foreign type
+if not s.only then room = R.room(s) end
 
 R.write_lines(s)
 if s.limit > 0 then

@@ -197,7 +197,7 @@ end
 -- removes the permits that are not in holders; some are there, if they were granted or renewed
 -- since. first is 'q': it removes all tickets. Then it counts what is left.
 R.repair = function(s, first)
-  local all, held = redis.call('HGETALL', KEYS[1]), {}
+  local all, held, used = redis.call('HGETALL', KEYS[1]), {}, 0
   for i = 1, #all, 2 do
     if s.known[all[i]] == nil then s.known[all[i]] = R.unwrap(s, all[i], all[i + 1]) end
   end
@@ -206,12 +206,12 @@ R.repair = function(s, first)
     if not value then
       -- neither permit nor ticket
     elseif ticket and first == 'q' or not ticket and first == 'h' and not redis.call('ZSCORE', KEYS[2], id) then
-      if not ticket then s.used = s.used - R.parse_id(id) end
       R.put(s, id, false)
     elseif not ticket then
-      held[id] = name
+      held[id], used = name, used + R.parse_id(id)
     end
   end
+  s.used = used
   R.begin(s)
   if first == 'q' then
     s.queued, s.lost, s.joins, s.leaves = 0, nil, {}, {}

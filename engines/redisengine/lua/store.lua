@@ -39,8 +39,11 @@ lookup_all = function(s, list)
   end
   if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch needs it
   if not missing[1] then return end
-  for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do
-    s.known[missing[k]] = value and not s.only and R.unwrap(s, missing[k], value) or value
+  for from = 0, #missing - 1, 2000 do
+    for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing, from + 1, math.min(from + 2000, #missing)))) do
+      local id = missing[from + k]
+      s.known[id] = value and not s.only and R.unwrap(s, id, value) or value
+    end
   end
 end,
 
