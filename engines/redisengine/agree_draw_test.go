@@ -162,9 +162,36 @@ func (j *judge) next() protocol.Call {
 	return protocol.Call{Number: j.calls}
 }
 
+// quick sends a call that the fast path can often carry out: its one request is about a permit of the caller's, or for a
+// new one.
+func (j *judge) quick(t *rapid.T, client string, c protocol.Call) {
+	var held []engine.ID
+	j.ledger.Holders(func(id engine.ID, _ string, _ bool) { held = append(held, id) })
+	r := protocol.Request{Kind: protocol.Ask, Lease: time.Duration(rapid.IntRange(1, 4).Draw(t, "lease s")) * time.Second, Limit: 12}
+	if len(held) > 0 && rapid.Bool().Draw(t, "held") {
+		r.Kind = rapid.SampledFrom([]protocol.Kind{protocol.Renew, protocol.Release, protocol.Release, protocol.Revoke}).Draw(t, "kind")
+		if r.ID = rapid.SampledFrom(held).Draw(t, "id"); j.ledger.Revoked(r.ID) {
+			r.Kind = protocol.Release
+		}
+		if j.place(r.ID.Client) >= 0 {
+			client = r.ID.Client
+		}
+	} else {
+		r.ID, r.Key, r.Caps = j.newID(client), j.key(t), j.caps(t, 0, 3)
+		r.ID.Weight, r.Ticket, r.Wait = rapid.IntRange(1, 2).Draw(t, "weight"), r.Lease/2, one(t, 8, "wait")
+		j.known = append(j.known, r.ID)
+	}
+	c.Requests = []protocol.Request{r}
+	j.step(client, c)
+}
+
 // both sends one call to both sides.
 func (j *judge) both(t *rapid.T) {
 	client, c := j.client(t), j.next()
+	if j.calm && !one(t, 12, "storm") {
+		j.quick(t, client, c)
+		return
+	}
 	c.Fence = one(t, 20, "fence")
 	if one(t, 20, "late") {
 		c.Number -= uint64(rapid.IntRange(0, int(j.calls-1)).Draw(t, "by"))
@@ -202,6 +229,9 @@ func (j *judge) all(t *rapid.T) {
 		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),
 	}
 	r.Ticket = r.Lease
+	if len(j.names) > 0 {
+		r.Caps = j.caps(t, 0, 3)
+	}
 	j.each(j.clients[:rapid.IntRange(1, len(j.clients)).Draw(t, "all")], r, keep(t))
 }
 
@@ -211,6 +241,9 @@ func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 		if r.Kind == protocol.Ask {
 			j.last[client] = j.newID(client)
 			j.known = append(j.known, j.last[client])
+			if len(j.names) > 0 {
+				r.Key = j.names[len(j.known)%len(j.names)]
+			}
 		}
 		if r.ID = j.last[client]; r.ID.Client == "" {
 			continue // the client never asked
@@ -221,10 +254,13 @@ func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 	}
 }
 
-// open sets a limit for many clients.
+// open sets a limit for many clients, and caps of their keys.
 func (j *judge) open(t *rapid.T) {
 	c := j.next()
 	c.Requests = []protocol.Request{{Kind: protocol.SetLimit, Limit: 300}, {Kind: protocol.Unpause}}
+	if len(j.names) > 0 {
+		c.Requests[0].Caps = j.caps(t, -1, 4)
+	}
 	j.step(j.client(t), c)
 }
 
