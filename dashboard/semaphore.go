@@ -188,7 +188,7 @@ func (v semaphoreView) pieces() pieces {
 	}
 	p.part("keys-pager", "pager", v.KeysPager)
 	for _, row := range v.Keys {
-		p.row("keys", "="+row.ID, "key-row", row) // a key may be empty
+		p.row("keys", "="+row.Key.Key.String(), "key-row", row) // a key may be empty
 	}
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)

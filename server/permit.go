@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -65,14 +64,11 @@ var (
 
 // tooHeavy says that a weight is above the cap of a key, or above the limit if the key is "".
 func tooHeavy(weight, bound int, key engine.Key) error {
-	what := fmt.Sprintf("the limit %d", bound)
-	if key != "" {
-		what = fmt.Sprintf("the %d that key %q may hold", bound, key.String())
+	if key == "" {
+		return problem(http.StatusConflict, "too-heavy", "weight %d is above the limit %d: it could never be granted", weight, bound)
 	}
-	p := problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
-	if key != "" {
-		p.At = &wire.At{Key: key, Cap: bound}
-	}
+	p := problem(http.StatusConflict, "too-heavy", "weight %d is above the %d that key %q may hold: it could never be granted", weight, bound, key.String())
+	p.At = &wire.At{Key: key, Cap: bound}
 	return p
 }
 
