@@ -42,8 +42,8 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 //
 // Within a key callers are served in the order in which they came. Among the keys at one place of the
 // path the next free weight goes to the key that holds the fewest whole shares; among such keys, in
-// turn. So a key with a thousand callers delays the others no more than one with two, a user who
-// makes up keys costs its own organisation alone, and what nobody else wants is any key's, up to its
+// turn. So a key with a thousand callers delays the others no more than one with two. A user who
+// makes up keys costs its own organisation alone. What nobody else wants is any key's, up to its
 // cap. A key at its cap holds up nobody but those below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
@@ -53,13 +53,7 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // many shares. For() is no key. Default: no key. Cost: on Redis a step takes the server longer, a
 // hand-off about twice as long.
 func For(path ...string) AcquireOption {
-	o := AcquireOption{kind: keyOption, n: int64(len(path))}
-	if len(path) == 1 {
-		o.text = path[0]
-	} else if len(path) <= engine.MaxDepth {
-		o.text = strings.Join(path, engine.KeySeparator)
-	}
-	return o
+	return AcquireOption{kind: keyOption, n: int64(len(path)), text: strings.Join(path, engine.KeySeparator)}
 }
 
 // Label is shown to operators beside the permit or the wait: "job 7". At most 255 bytes of
@@ -132,8 +126,10 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	switch {
 	case w.weight < 1 || w.weight > MaxLimit:
 		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
+	case names > 0 && names != strings.Count(w.key, engine.KeySeparator)+1, names > 0 && w.key == "":
+		return w, &ArgumentError{What: "key", Value: w.key, Want: fmt.Sprintf("1 … %d names that are not empty, without control characters", engine.MaxDepth)}
 	case names > 0:
-		if err := validateKey(w.key, names); err != nil {
+		if err := engine.Key(w.key).Validate(); err != nil {
 			return w, err
 		}
 	}
@@ -146,19 +142,4 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		return w, engine.ValidateRange("", "head start", w.headStart, 0, maxHeadStart)
 	}
 	return w, nil
-}
-
-// validateKey says whether a text is a key of so many names.
-func validateKey(key string, names int) error {
-	switch got := strings.Count(key, engine.KeySeparator) + 1; {
-	case names > engine.MaxDepth:
-		return &ArgumentError{What: "key", Value: names, Want: fmt.Sprintf("at most %d names", engine.MaxDepth)}
-	case key == "":
-		return &ArgumentError{What: "key", Value: key, Want: "names that are not empty"}
-	case got != names:
-		return &ArgumentError{What: "key", Value: key, Want: "no control characters"}
-	case names == 1:
-		return engine.ValidateText("key", key, engine.MaxKey)
-	}
-	return engine.Key(key).Validate()
 }

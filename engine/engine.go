@@ -56,13 +56,13 @@ type State struct {
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
 	Caps Caps // the most weight that a key without a rule may hold
-	// Keys are those of a semaphore with keys: those in turn, in their order, each before those below it; those
-	// at their cap, likewise; and the others.
+	// Keys are empty without keys. First come the keys in turn, in their order, then those at their cap, then
+	// the others. In the first two parts a key comes before those below it.
 	Keys []KeyState
 }
 
 // KeyState is one of the keys that share a semaphore.
-// What it holds, and its waiters, are also those of the keys below it.
+// Weight held below a key counts for it, and so do tickets there.
 type KeyState struct {
 	Key     Key  `json:"key"`
 	Held    int  `json:"held"`              // weight

@@ -26,32 +26,33 @@ type Key string
 // name. 0 is no such cap.
 type Caps [MaxDepth]int
 
-// NewKey joins names. A key has at most MaxDepth names and MaxKey bytes, each name is UTF-8 without control
+// NewKey joins names. A key has at most MaxDepth names and MaxKey bytes; each name is UTF-8 without control
 // characters, and not empty. The error is an *ArgumentError.
 func NewKey(names ...string) (Key, error) {
-	if len(names) > MaxDepth {
-		return "", &ArgumentError{What: "key", Value: names[0], Want: fmt.Sprintf("at most %d names, not %d", MaxDepth, len(names))}
+	k := Key(strings.Join(names, KeySeparator))
+	if len(names) != len(k.Names()) { // a name has a separator, or is the only one and empty
+		return "", &ArgumentError{What: "key", Value: string(k), Want: "names that are not empty, without control characters"}
 	}
-	size := len(names) - 1
-	for _, name := range names {
-		if name == "" {
-			return "", &ArgumentError{What: "key", Value: name, Want: "names that are not empty"}
-		}
-		if err := ValidateText("key", name, MaxKey); err != nil {
-			return "", err
-		}
-		size += len(name)
-	}
-	if size > MaxKey {
-		return "", &ArgumentError{What: "key", Value: strings.Join(names, "/"), Want: fmt.Sprintf("at most %d bytes in all", MaxKey)}
-	}
-	return Key(strings.Join(names, KeySeparator)), nil
+	return k, k.Validate()
 }
 
 // Validate checks a key that NewKey may not have made. The error is an *ArgumentError.
 func (k Key) Validate() error {
-	_, err := NewKey(k.Names()...)
-	return err
+	switch names := strings.Count(string(k), KeySeparator) + 1; {
+	case names > MaxDepth:
+		return &ArgumentError{What: "key", Value: k.String(), Want: fmt.Sprintf("at most %d names, not %d", MaxDepth, names)}
+	case len(k) > MaxKey:
+		return &ArgumentError{What: "key", Value: k.String(), Want: fmt.Sprintf("at most %d bytes in all", MaxKey)}
+	}
+	for name := range strings.SplitSeq(string(k), KeySeparator) {
+		if name == "" && k != "" {
+			return &ArgumentError{What: "key", Value: k.String(), Want: "names that are not empty"}
+		}
+		if err := ValidateText("key", name, MaxKey); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Names are the names of the key, from the outermost; none for "".
@@ -139,7 +140,7 @@ func (c Caps) List() []int {
 	return append([]int{}, c[:n]...)
 }
 
-// String is the caps with commas between, such as "20,4", and "-" where there is none; "no caps" without any.
+// String has commas between the caps, such as "20,4", and "-" for a 0. Without any cap it is "no caps".
 func (c Caps) String() string {
 	list := c.List()
 	if len(list) == 0 {

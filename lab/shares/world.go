@@ -31,7 +31,7 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	Caps      sema.Caps // what a key may hold, by how many names it has; 0: the limit
+	Caps      sema.Caps // of a key, by its number of names; 0: the limit
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64
