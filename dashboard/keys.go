@@ -65,7 +65,7 @@ func wholeOf(v url.Values, field string) (int, error) {
 // ruleNow returns the part of a key's rule that differs from the rule of all keys.
 func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
 	k := view.KeyOf(st, key)
-	if k.Ruled && k.Cap != st.Caps.Of(key) {
+	if k.Ruled && k.Cap != view.CapOf(st.Caps, key) {
 		rule.Limit = k.Cap
 	}
 	if k.Share != engine.DefaultShare {
@@ -93,7 +93,7 @@ var (
 		button: "Unset cap and share",
 		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
 		note: func(x access.Record, st engine.State) string {
-			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.Caps.Of(x.Key)), engine.DefaultShare)
+			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(view.CapOf(st.Caps, x.Key)), engine.DefaultShare)
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			return o.Unset(ctx, x.Key.Names()...)

@@ -90,7 +90,7 @@ func undoPause(x access.Record, before engine.State) (says string, back url.Valu
 func undoKey(x access.Record, before engine.State) (says string, back url.Values) {
 	was, now := view.KeyOf(before, x.Key), view.KeyOf(before, x.Key)
 	if x.What == "unset-key" {
-		now.Cap, now.Share = before.Caps.Of(x.Key), engine.DefaultShare
+		now.Cap, now.Share = view.CapOf(before.Caps, x.Key), engine.DefaultShare
 	} else {
 		now.Cap, now.Share = cmp.Or(x.Cap, was.Cap), cmp.Or(x.Share, was.Share)
 	}

@@ -164,11 +164,3 @@ func (k Key) Above() Key { return k[:max(0, strings.LastIndex(string(k), KeySepa
 
 // Own reports whether the key stands for the callers of the key above it without a further name.
 func (k Key) Own() bool { return strings.HasSuffix(string(k), KeySeparator) }
-
-// Of is the cap of a key without a rule; 0: none.
-func (c Caps) Of(k Key) int {
-	if k == "" || k.Own() {
-		return 0
-	}
-	return c[k.Level()-1]
-}

@@ -72,11 +72,6 @@ func tooHeavy(weight, bound int, key engine.Key) error {
 	return p
 }
 
-// errAnother says that an id is in use for a permit that differs from the one asked for.
-func errAnother(format string, args ...any) error {
-	return problem(http.StatusConflict, "another", "the id is in use for a permit of "+format, args...)
-}
-
 // permitJSON is the answer with a permit.
 type permitJSON struct {
 	Name   string     `json:"name"`
@@ -215,7 +210,7 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
 		l.Unlock()
-		return nil, errAnother("weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)

@@ -174,9 +174,8 @@ func ByToken(holders []engine.Holder) []engine.Holder {
 	return sorted
 }
 
-// Tree is the keys in the order of a tree: each is followed by those below it. Beside each other, those
-// with the most waiters come first; then those that hold the most. A key above others that has no row of its own gets one:
-// caps are those of keys without a rule.
+// Tree sorts keys: those with the most waiters first, then those that hold the most, each followed by those
+// below it. A key above others that has no row gets one; caps are those of keys without a rule.
 func Tree(keys []Key, caps engine.Caps) []Key {
 	below, known := map[engine.Key][]Key{}, map[engine.Key]bool{"": true}
 	for _, k := range keys {
@@ -188,7 +187,7 @@ func Tree(keys []Key, caps engine.Caps) []Key {
 		above := k.Key.Above()
 		if below[above] = append(below[above], k); !known[above] {
 			known[above] = true
-			put(Key{Key: above, Cap: caps.Of(above), Share: engine.DefaultShare})
+			put(Key{Key: above, Cap: CapOf(caps, above), Share: engine.DefaultShare})
 		}
 	}
 	for _, k := range keys {
@@ -226,14 +225,11 @@ func Title(key engine.Key) string {
 func ParseCaps(text string) (caps engine.Caps, err error) {
 	wrong := &engine.ArgumentError{What: "caps", Value: text, Want: fmt.Sprintf("1 to %d numbers of 0 … %d with commas between, or - for none", engine.MaxDepth, engine.MaxLimit)}
 	words := strings.Split(text, ",")
-	if len(words) > engine.MaxDepth {
-		return caps, wrong
-	}
-	for i, word := range words {
-		if word = strings.TrimSpace(word); word == "-" {
-			continue
+	for i, word := range words[:min(len(words), len(caps))] {
+		if word = strings.TrimSpace(word); word != "-" {
+			caps[i], err = strconv.Atoi(word)
 		}
-		if caps[i], err = strconv.Atoi(word); err != nil || caps.Validate() != nil {
+		if err != nil || len(words) > len(caps) || caps.Validate() != nil {
 			return engine.Caps{}, wrong
 		}
 	}

@@ -84,7 +84,15 @@ func KeyOf(st engine.State, key engine.Key) engine.KeyState {
 	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
 		return st.Keys[i]
 	}
-	return engine.KeyState{Key: key, Cap: st.Caps.Of(key), Share: engine.DefaultShare}
+	return engine.KeyState{Key: key, Cap: CapOf(st.Caps, key), Share: engine.DefaultShare}
+}
+
+// CapOf is the cap of a key without a rule; 0: none.
+func CapOf(caps engine.Caps, key engine.Key) int {
+	if key == "" || key.Own() {
+		return 0
+	}
+	return caps[key.Level()-1]
 }
 
 // above is a key and those above it, from the last name on.

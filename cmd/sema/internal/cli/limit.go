@@ -123,7 +123,7 @@ type keyJSON struct {
 
 // writeKey prints what a key may hold.
 func (p *program) writeKey(name string, key engine.Key, st sema.State) error {
-	of := view.Key{Key: key, Cap: st.Caps.Of(key), Share: engine.DefaultShare} // one that nobody uses
+	of := view.Key{Key: key, Cap: view.CapOf(st.Caps, key), Share: engine.DefaultShare} // one that nobody uses
 	for _, k := range view.KeysOf(st) {
 		if k.Key == key {
 			of = k

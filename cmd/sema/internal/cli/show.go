@@ -166,12 +166,8 @@ func tableOfKeys(t io.Writer, keys []view.Key) {
 
 // inTree is the last name of a key, two cells further to the right for each level above it.
 func inTree(key engine.Key) string {
-	above := key.Above()
-	if key.Own() {
-		above = above.Above()
-	}
-	last := strings.TrimPrefix(string(key[len(above):]), engine.KeySeparator)
-	return strings.Repeat("  ", key.Level()-1) + printable(view.Title(engine.Key(last)), 60)
+	title := view.Title(key)
+	return strings.Repeat("  ", key.Level()-1) + printable(title[strings.LastIndex(title, "/")+1:], 60)
 }
 
 // brief is a duration with as many digits as an eye wants.

@@ -82,7 +82,7 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// read is a flag's text, which is read as soon as it is given.
+// read is a flag whose text is read as soon as it is given.
 type read struct {
 	text string
 	by   func(string) error
