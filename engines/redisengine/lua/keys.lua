@@ -309,7 +309,7 @@ R.first_in_turn = function(s)
   local name = R.in_turn(s, '')[1]
   if not name then
     R.write_turn(s)
-    if redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
+    if s.queued > 0 and redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
     return nil
   end
   local _, _, leaf = R.first(s, R.key(s, name))
