@@ -92,6 +92,7 @@ func (r *read) Set(text string) error { r.text = text; return r.by(text) }
 func (r *read) String() string        { return r.text }
 func (r *read) Type() string          { return "string" }
 
+// keyFlag adds the flag --key.
 func keyFlag(cmd *cobra.Command, key *engine.Key, help string) {
 	cmd.Flags().Var(&read{by: func(text string) (err error) {
 		*key, err = engine.ParseKey(text)
@@ -109,6 +110,7 @@ func keyFlag(cmd *cobra.Command, key *engine.Key, help string) {
 	}}, "key", help)
 }
 
+// capsFlag adds the flag --caps.
 func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
 	cmd.Flags().Var(&read{by: func(text string) (err error) {
 		if *caps, err = view.ParseCaps(text); err != nil {
