@@ -155,3 +155,12 @@ func (c Caps) String() string {
 	}
 	return strings.Join(words, ",")
 }
+
+// Level is how deep the key lies, 1 … MaxDepth: 1 for one name, and for "".
+func (k Key) Level() int { return 1 + strings.Count(string(k), KeySeparator) }
+
+// Above is the key without its last name; "" at level 1.
+func (k Key) Above() Key { return k[:max(0, strings.LastIndex(string(k), KeySeparator))] }
+
+// Own reports whether the key stands for the callers of the key above it without a further name.
+func (k Key) Own() bool { return strings.HasSuffix(string(k), KeySeparator) }

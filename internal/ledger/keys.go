@@ -469,7 +469,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 		if most == engine.MaxLimit {
 			most = 0
 		}
-		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, Before: before})
+		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, InTurn: k.where == inTurn, Before: before})
 	}
 	var walk func(k *key)
 	walk = func(k *key) {
