@@ -124,6 +124,9 @@ func (s *semaphore) look() time.Duration {
 	if end, held := m.ledger.NextEnd(); held && (atHead || end <= now) {
 		recheck = max(1, time.Duration(end-now)*time.Microsecond)
 	}
+	if m.ledger.Unfinished() {
+		recheck = protocol.AtOnce
+	}
 	for _, session := range s.engine.sessionsOf(s) {
 		session.tell(session.compare(m.ledger, now, recheck))
 	}
@@ -137,7 +140,8 @@ func (s *semaphore) look() time.Duration {
 }
 
 // compare returns the notification of the changes by other processes in the ledger. recheck
-// is the time to the next end of a lease: waiting clients then ask again.
+// is the time to the next end of a lease, or to what a step left to the next one: waiting clients then
+// ask again.
 func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n protocol.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,6 +91,21 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g protocol.Grant, end int64, o
 	return protocol.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
+// Unfinished reports whether the last step has left something to the next one: the first ticket would
+// be granted or dropped, or a key would stand aside or look at its cap.
+func (l *Ledger) Unfinished() bool {
+	ks := &l.keys
+	if len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
+		return true
+	}
+	t := ks.root.first()
+	if t == nil || l.paused {
+		return false
+	}
+	most, _ := l.mostOf(t.key)
+	return t.id.Weight > most || t.id.Weight <= l.limit-l.used || l.lacking(t) != nil
+}
+
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 
