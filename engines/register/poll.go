@@ -139,9 +139,8 @@ func (s *semaphore) look() time.Duration {
 	return next
 }
 
-// compare returns the notification of the changes by other processes in the ledger. recheck
-// is the time to the next end of a lease, or to what a step left to the next one: waiting clients then
-// ask again.
+// compare returns the notification of the changes by other processes in the ledger. Waiting clients ask
+// again after the time recheck: a lease ends then, or a step has left something to the next one.
 func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n protocol.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
