@@ -42,9 +42,9 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 //
 // Within a key callers are served in the order in which they came. Among the keys at one place of the
 // path the next free weight goes to the key that holds the fewest whole shares; among such keys, in
-// turn. So a key with a thousand callers delays the others no more than one with two, a user who
-// makes up keys costs its own organisation alone, and what nobody else wants is any key's, up to its
-// cap. A key at its cap holds up nobody but those below it.
+// turn. So a key with a thousand callers delays the others no more than one with two. A user who makes up
+// keys costs only its own organisation. Weight that nobody else wants is any key's, up to its cap. A key at
+// its cap holds up only the keys below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
 // 1 … 255 bytes of UTF-8 without control characters, with a byte between names; Acquire fails with an

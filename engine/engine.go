@@ -56,13 +56,13 @@ type State struct {
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
 	Caps Caps // the most weight that a key without a rule may hold
-	// Keys are those of a semaphore with keys: those in turn, in their order, each before those below it; those
-	// at their cap, likewise; and the others.
+	// Keys are the keys in use. First come the keys in turn, in the order of service, and then the keys at
+	// their cap; each of these is followed by the keys in turn below it. The other keys come last.
 	Keys []KeyState
 }
 
 // KeyState is one of the keys that share a semaphore.
-// What it holds, and its waiters, are also those of the keys below it.
+// Held and Waiting include the keys below it.
 type KeyState struct {
 	Key     Key  `json:"key"`
 	Held    int  `json:"held"`            // weight

@@ -139,7 +139,7 @@ func (c Caps) List() []int {
 	return append([]int{}, c[:n]...)
 }
 
-// String is the caps with commas between, such as "20,4", and "-" where there is none; "no caps" without any.
+// String is the caps with commas between, such as "20,4". A missing cap is "-". Without any cap it is "no caps".
 func (c Caps) String() string {
 	list := c.List()
 	if len(list) == 0 {

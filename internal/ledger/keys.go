@@ -35,7 +35,7 @@ const (
 
 // key is what a key holds and waits for, with all below it.
 type key struct {
-	name  string // its path, see engine.Key; that of the callers of a key above ends with engine.KeySeparator
+	name  string // its path, see engine.Key; the name of a key's own callers ends with engine.KeySeparator
 	up    *key   // nil: it is the root
 	own   *key   // the leaf of its own callers; nil: it is a leaf
 	depth int    // how many names it has; 0: no cap of all keys is its
@@ -212,7 +212,7 @@ func (l *Ledger) lacking(t *ticket) *key {
 	return nil
 }
 
-// hold adds a weight to what a key holds, and to those above it.
+// hold adds a weight to the held weight of a key and of each key above it.
 func (k *key) hold(weight int) {
 	for n := k.leaf(); n.up != nil; n = n.up {
 		n.held += weight

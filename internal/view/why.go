@@ -8,9 +8,8 @@ import (
 	"sema/internal/tree"
 )
 
-// Why says in a few words what stands in front of a permit of a weight, for a key, with
-// so many tickets of that key before it in the queue of a semaphore: the obstacle at the last
-// name of the key first. The key is "" if the permit is for none.
+// Why says in a few words what stands in front of a permit: of a weight, for a key ("" is no key),
+// with so many tickets of that key before it. The obstacle at the last name of the key comes first.
 func Why(st engine.State, key engine.Key, weight, before int) string {
 	of := func(key engine.Key) engine.KeyState {
 		for _, k := range st.Keys {

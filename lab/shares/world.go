@@ -31,7 +31,7 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	Caps      sema.Caps // what a key may hold, by how many names it has; 0: the limit
+	Caps      sema.Caps // the most weight of a key of one name, of two, of three; 0: the limit
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64
@@ -48,8 +48,8 @@ type World struct {
 // Tenant is one that shares.
 type Tenant struct {
 	Key     string // names with slashes between
-	Callers int // the first one in a process by the tenant's place, the others in those that follow
-	Weight  int // of one acquisition: 1 … Weight, by chance
+	Callers int    // the first one in a process by the tenant's place, the others in those that follow
+	Weight  int    // of one acquisition: 1 … Weight, by chance
 	Hold    time.Duration
 	Idle    time.Duration // between two acquisitions, exponentially distributed, with this mean
 	Share   int           // 0: what all have

@@ -158,7 +158,7 @@ R.has_room = function(s, k, weight)
   return not k
 end
 
--- hold adds a weight to what a leaf holds, and those above it; count does that for its tickets.
+-- hold adds a weight to the held weight of a leaf and of each key above it. count does the same for tickets.
 R.hold = function(s, k, weight)
   while k do
     k.held, k.changed = k.held + weight, true

@@ -111,7 +111,7 @@ func (r results) waits() string {
 	return b.String()
 }
 
-// levels is the table of what small organisations wait beside a large one.
+// levels is the table of the waits of small organisations beside a large one.
 func (r results) levels() string {
 	var b strings.Builder
 	b.WriteString("| | used | the small: half wait less than | 99 of 100 less than | longest |\n|---|---:|---:|---:|---:|\n")
