@@ -58,7 +58,7 @@ type Event struct {
 	Ahead  int
 	Limit  int
 	Caps   engine.Caps
-	Depth  int // TooHeavy: how many names of the key have the cap; 0: it is the limit
+	Depth  int           // TooHeavy: how many names of the key have the cap; 0: it is the limit
 	Wait   time.Duration // 0: not known
 	Answer protocol.Answer
 	Err    error

@@ -176,6 +176,9 @@ func KeysOf(st engine.State) []Key {
 			one.Waiting, one.Oldest = q.callers, q.oldest.Seconds()
 			if one.Why = why(st, path(k.Key, of), q.weight, 0); k.Waiting > 0 && !k.Full && !turn[i] && !st.Paused {
 				one.Why = "all that wait below it are at their caps"
+				if lacks(k, q.weight) {
+					one.Why += "; " + holds(k)
+				}
 			}
 		}
 		list = append(list, one)

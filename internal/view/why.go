@@ -43,7 +43,7 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 		switch {
 		case k.Full && k.Key != key && k.Held < k.Cap && first(st, k.Key) > 1:
 			obstacles = append(obstacles, fmt.Sprintf("%s, and its first waiter wants %d", holds(k), first(st, k.Key)))
-		case k.Full:
+		case k.Full, lacks(k, weight):
 			obstacles = append(obstacles, holds(k))
 		case k.Before > 0:
 			obstacles = append(obstacles, goBefore(k))
@@ -118,6 +118,10 @@ func called(key engine.Key) string {
 	}
 	return key.String()
 }
+
+// lacks reports whether a key's cap has no room for a weight. An engine calls a key full only if a waiter below
+// it waits for nothing else: not if all of those are at their own caps.
+func lacks(k engine.KeyState, weight int) bool { return k.Cap > 0 && k.Held+weight > k.Cap }
 
 func holds(k engine.KeyState) string {
 	return fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
