@@ -53,13 +53,7 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // many shares. For() is no key. Default: no key. Cost: on Redis a step takes the server longer, a
 // hand-off about twice as long.
 func For(path ...string) AcquireOption {
-	o := AcquireOption{kind: keyOption, n: int64(len(path))}
-	if len(path) == 1 {
-		o.text = path[0]
-	} else if len(path) <= engine.MaxDepth {
-		o.text = strings.Join(path, engine.KeySeparator)
-	}
-	return o
+	return AcquireOption{kind: keyOption, n: int64(len(path)), text: strings.Join(path, engine.KeySeparator)}
 }
 
 // Label is shown to operators beside the permit or the wait: "job 7". At most 255 bytes of
@@ -151,10 +145,9 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 // validateKey says whether a text is a key of so many names.
 func validateKey(key string, names int) error {
 	switch got := strings.Count(key, engine.KeySeparator) + 1; {
-	case names > engine.MaxDepth:
-		return &ArgumentError{What: "key", Value: names, Want: fmt.Sprintf("at most %d names", engine.MaxDepth)}
 	case key == "":
-		return &ArgumentError{What: "key", Value: key, Want: "names that are not empty"}
+		_, err := engine.NewKey(key)
+		return err
 	case got != names:
 		return &ArgumentError{What: "key", Value: key, Want: "no control characters"}
 	case names == 1:

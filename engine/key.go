@@ -29,13 +29,16 @@ type Caps [MaxDepth]int
 // NewKey joins names. A key has at most MaxDepth names and MaxKey bytes, each name is UTF-8 without control
 // characters, and not empty. The error is an *ArgumentError.
 func NewKey(names ...string) (Key, error) {
+	wrong := func(want string) (Key, error) {
+		return "", &ArgumentError{What: "key", Value: strings.Join(names, "/"), Want: want}
+	}
 	if len(names) > MaxDepth {
-		return "", &ArgumentError{What: "key", Value: names[0], Want: fmt.Sprintf("at most %d names, not %d", MaxDepth, len(names))}
+		return wrong(fmt.Sprintf("at most %d names, not %d", MaxDepth, len(names)))
 	}
 	size := len(names) - 1
 	for _, name := range names {
 		if name == "" {
-			return "", &ArgumentError{What: "key", Value: name, Want: "names that are not empty"}
+			return wrong("names that are not empty")
 		}
 		if err := ValidateText("key", name, MaxKey); err != nil {
 			return "", err
@@ -43,7 +46,7 @@ func NewKey(names ...string) (Key, error) {
 		size += len(name)
 	}
 	if size > MaxKey {
-		return "", &ArgumentError{What: "key", Value: strings.Join(names, "/"), Want: fmt.Sprintf("at most %d bytes in all", MaxKey)}
+		return wrong(fmt.Sprintf("at most %d bytes in all", MaxKey))
 	}
 	return Key(strings.Join(names, KeySeparator)), nil
 }

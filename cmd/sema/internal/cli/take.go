@@ -115,7 +115,7 @@ func capsFlag(cmd *cobra.Command, text string) (sema.Caps, error) {
 	}
 	caps, err := view.ParseCaps(text)
 	if err != nil {
-		return caps, usage("--caps 20,4", "--caps %s: want a number for keys of one name, for those of two, and for those of three, with commas between; - is none", printable(text, 60))
+		return caps, usage("--caps 20,4", "--caps %s: want 1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", quote(printable(text, 60)), engine.MaxDepth, engine.MaxLimit)
 	}
 	return caps, nil
 }
