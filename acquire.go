@@ -42,9 +42,9 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 //
 // Within a key callers are served in the order in which they came. Among the keys at one place of the
 // path the next free weight goes to the key that holds the fewest whole shares; among such keys, in
-// turn. So a key with a thousand callers delays the others no more than one with two. A user who makes up
-// keys costs only its own organisation. Weight that nobody else wants is any key's, up to its cap. A key at
-// its cap holds up only the keys below it.
+// turn. So a key with a thousand callers delays the others no more than one with two. A user who
+// makes up keys costs its own organisation alone. What nobody else wants is any key's, up to its
+// cap. A key at its cap holds up nobody but those below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
 // 1 … 255 bytes of UTF-8 without control characters, with a byte between names; Acquire fails with an
@@ -126,8 +126,10 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	switch {
 	case w.weight < 1 || w.weight > MaxLimit:
 		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
+	case names > 0 && names != strings.Count(w.key, engine.KeySeparator)+1, names > 0 && w.key == "":
+		return w, &ArgumentError{What: "key", Value: w.key, Want: "names that are not empty, without control characters"}
 	case names > 0:
-		if err := validateKey(w.key, names); err != nil {
+		if err := engine.Key(w.key).Validate(); err != nil {
 			return w, err
 		}
 	}
@@ -140,18 +142,4 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		return w, engine.ValidateRange("", "head start", w.headStart, 0, maxHeadStart)
 	}
 	return w, nil
-}
-
-// validateKey says whether a text is a key of so many names.
-func validateKey(key string, names int) error {
-	switch got := strings.Count(key, engine.KeySeparator) + 1; {
-	case key == "":
-		_, err := engine.NewKey(key)
-		return err
-	case got != names:
-		return &ArgumentError{What: "key", Value: key, Want: "no control characters"}
-	case names == 1:
-		return engine.ValidateText("key", key, engine.MaxKey)
-	}
-	return engine.Key(key).Validate()
 }

@@ -45,7 +45,7 @@ func TestErrorsOfPaths(t *testing.T) {
 			path []string
 			want string
 		}{
-			{[]string{""}, `sema: key "": want names that are not empty`},
+			{[]string{""}, `sema: key "": want names that are not empty, without control characters`},
 			{[]string{"acme", ""}, `sema: key "acme/": want names that are not empty`},
 			{[]string{"", "alice"}, `sema: key "/alice": want names that are not empty`},
 			{[]string{"a", "b", "c", "d"}, `sema: key "a/b/c/d": want at most 3 names, not 4`},

@@ -185,18 +185,14 @@ func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
 	}
 	switch x.What {
 	case "limit":
-		var err error
-		if x.Limit, err = wholeOf(v, "limit"); err != nil {
-			return x, d, err
-		}
-		if v.Get("caps") != "" {
-			caps, err := view.ParseCaps(v.Get("caps"))
-			if err != nil {
-				return x, d, err
-			}
+		var err, wrong error
+		x.Limit, err = wholeOf(v, "limit")
+		if text := v.Get("caps"); text != "" {
+			var caps engine.Caps
+			caps, wrong = view.ParseCaps(text)
 			x.Caps = listOf(caps)
 		}
-		return x, d, engine.ValidateLimit(x.Limit)
+		return x, d, cmp.Or(err, wrong, engine.ValidateLimit(x.Limit))
 	case "set-key", "unset-key":
 		var err, wrong, bad error
 		if x.Key, bad = engine.ParseKey(v.Get("key")); bad == nil && x.Key == "" {
@@ -264,10 +260,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{Change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
-	if x.Caps != nil {
-		v.Caps = r.URL.Query().Get("caps")
-	}
+	v := confirmView{Change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name), Caps: r.URL.Query().Get("caps")}
 	if x.What == "set-key" {
 		now := ruleNow(st, x.Key)
 		v.Rule = &now

@@ -57,12 +57,9 @@ func briefTo(id string, end int) string {
 
 // briefKey is a key as view.Title says it, with brief names: several are half as long, to fit into a line together.
 func briefKey(key engine.Key) string {
-	names, end := key.Names(), idEnd
-	if len(names) > 1 {
-		end /= 2
-	}
+	names := key.Names()
 	for i, name := range names {
-		names[i] = briefTo(name, end)
+		names[i] = briefTo(name, idEnd/min(len(names), 2))
 	}
 	return view.Title(engine.Key(strings.Join(names, engine.KeySeparator)))
 }

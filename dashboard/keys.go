@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/rights"
-	levels "sema/internal/tree"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -21,8 +19,6 @@ import (
 // keyRow is one of the keys that share a semaphore, in one line.
 type keyRow struct {
 	view.Key
-	ID            string // of the row
-	Level         int    // how far it is to the right
 	Most, Longest string // its cap, and the longest wait of its callers
 	Brief         string // Why, with a brief key
 	Admin         bool
@@ -36,17 +32,17 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // first. What was found is since old.
 func (h *Handler) keys(q semaphoreQuery, tree []view.Key, since time.Duration, a visitor) (rows []keyRow) {
 	for _, k := range window(tree, q.pages[keys], h.keyRows()) {
-		row := keyRow{Key: k, ID: k.Key.String(), Level: levels.Level(k.Key), Brief: briefWhy(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
+		row := keyRow{Key: k, Brief: briefWhy(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
 		}
 		if k.Waiting > 0 {
 			row.Longest = brief(time.Duration(k.Oldest*float64(time.Second)) + since)
 		}
-		if row.Admin && k.Key != "" && !levels.Own(k.Key) {
-			row.Set = actAddress("set-key", q.name, "key", row.ID)
+		if row.Admin && k.Key != "" && !k.Key.Own() {
+			row.Set = actAddress("set-key", q.name, "key", k.Key.String())
 			if k.Ruled {
-				row.Unset = actAddress("unset-key", q.name, "key", row.ID)
+				row.Unset = actAddress("unset-key", q.name, "key", k.Key.String())
 			}
 		}
 		rows = append(rows, row)
@@ -66,21 +62,10 @@ func wholeOf(v url.Values, field string) (int, error) {
 	return n, nil
 }
 
-// keyNow is what a semaphore has of a key.
-func keyNow(st engine.State, key engine.Key) engine.KeyState {
-	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
-		return st.Keys[i]
-	}
-	return engine.KeyState{Key: key, Cap: capFor(st, key), Share: engine.DefaultShare}
-}
-
-// capFor is the cap of a key without one of its own.
-func capFor(st engine.State, key engine.Key) int { return st.Caps[levels.Level(key)-1] }
-
 // ruleNow returns the part of a key's rule that differs from the rule of all keys.
 func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
-	k := keyNow(st, key)
-	if k.Ruled && k.Cap != capFor(st, key) {
+	k := view.KeyOf(st, key)
+	if k.Ruled && k.Cap != view.CapOf(st.Caps, key) {
 		rule.Limit = k.Cap
 	}
 	if k.Share != engine.DefaultShare {
@@ -108,7 +93,7 @@ var (
 		button: "Unset cap and share",
 		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
 		note: func(x access.Record, st engine.State) string {
-			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(capFor(st, x.Key)), engine.DefaultShare)
+			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(view.CapOf(st.Caps, x.Key)), engine.DefaultShare)
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			return o.Unset(ctx, x.Key.Names()...)
@@ -119,7 +104,7 @@ var (
 )
 
 func keyNote(x access.Record, st engine.State) string {
-	k := keyNow(st, x.Key)
+	k := view.KeyOf(st, x.Key)
 	return fmt.Sprintf("It holds %d now, with %s and a share of %d.", k.Held, capOf(k.Cap), k.Share)
 }
 
@@ -141,24 +126,19 @@ func listOf(caps engine.Caps) (list []*int) {
 
 // capsOf is the caps of a change in words.
 func capsOf(list []*int) string {
-	var words []string
-	for _, n := range list {
-		switch {
+	words := make([]string, len(list))
+	for i, n := range list {
+		switch words[i] = "-"; {
 		case n == nil:
-			words = append(words, "as before")
-		case *n == 0:
-			words = append(words, "-")
-		default:
-			words = append(words, strconv.Itoa(*n))
+			words[i] = "as before"
+		case *n > 0:
+			words[i] = strconv.Itoa(*n)
 		}
 	}
-	for len(words) > 0 && words[len(words)-1] == "-" {
-		words = words[:len(words)-1]
+	if text := strings.TrimRight(strings.Join(words, ","), "-,"); text != "" {
+		return "caps " + text
 	}
-	if len(words) == 0 {
-		return "no caps"
-	}
-	return "caps " + strings.Join(words, ",")
+	return "no caps"
 }
 
 // keysFact says how many keys there are, level by level.

@@ -69,8 +69,6 @@ type semaphoreView struct {
 	Summary      watch.Summary
 	Bar, Spark   template.HTML
 	Wait         string
-	Caps         string // as the form has them
-	KeysFact     string
 	Keys         []keyRow
 	KeysPager    pager
 	Holders      []holderRow
@@ -123,7 +121,6 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	v.HoldersPager = q.pager(holders, rows, len(st.Holders))
 	v.WaitersPager = q.pager(waiters, rows, len(st.Waiters))
 	tree := view.Tree(view.KeysOf(st), st.Caps)
-	v.Caps, v.KeysFact = view.CapsText(st.Caps), keysFact(v.Summary)
 	v.KeysPager = q.pager(keys, h.keyRows(), len(tree))
 	v.Keys = h.keys(q, tree, since, a)
 	for i, holder := range window(view.ByToken(st.Holders), q.pages[holders], rows) {
@@ -188,7 +185,7 @@ func (v semaphoreView) pieces() pieces {
 	}
 	p.part("keys-pager", "pager", v.KeysPager)
 	for _, row := range v.Keys {
-		p.row("keys", "="+row.ID, "key-row", row) // a key may be empty
+		p.row("keys", "="+row.Key.Key.String(), "key-row", row) // a key may be empty
 	}
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)

@@ -88,9 +88,9 @@ func undoPause(x access.Record, before engine.State) (says string, back url.Valu
 }
 
 func undoKey(x access.Record, before engine.State) (says string, back url.Values) {
-	was, now := keyNow(before, x.Key), keyNow(before, x.Key)
+	was, now := view.KeyOf(before, x.Key), view.KeyOf(before, x.Key)
 	if x.What == "unset-key" {
-		now.Cap, now.Share = capFor(before, x.Key), engine.DefaultShare
+		now.Cap, now.Share = view.CapOf(before.Caps, x.Key), engine.DefaultShare
 	} else {
 		now.Cap, now.Share = cmp.Or(x.Cap, was.Cap), cmp.Or(x.Share, was.Share)
 	}

@@ -56,22 +56,23 @@ type State struct {
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
 	Caps Caps // the most weight that a key without a rule may hold
-	// Keys are the keys in use. First come the keys in turn, in the order of service, and then the keys at
-	// their cap; each of these is followed by the keys in turn below it. The other keys come last.
+	// Keys are empty without keys. First come the keys in turn, in their order, then those at their cap, then
+	// the others. In the first two parts a key comes before those below it.
 	Keys []KeyState
 }
 
 // KeyState is one of the keys that share a semaphore.
-// Held and Waiting include the keys below it.
+// Weight held below a key counts for it, and so do tickets there.
 type KeyState struct {
 	Key     Key  `json:"key"`
-	Held    int  `json:"held"`            // weight
-	Waiting int  `json:"waiting"`         // tickets
-	Cap     int  `json:"cap,omitempty"`   // the most weight that it may hold; 0: only the limit applies
-	Share   int  `json:"share"`           // in the order among keys
-	Ruled   bool `json:"ruled,omitempty"` // an operator gave it a cap or a share of its own
-	Full    bool `json:"full,omitempty"`  // the key's cap holds up its first waiter
-	Before  int  `json:"before"`          // how many keys beside it are served before it, if it waits and is not full
+	Held    int  `json:"held"`              // weight
+	Waiting int  `json:"waiting"`           // tickets
+	Cap     int  `json:"cap,omitempty"`     // the most weight that it may hold; 0: only the limit applies
+	Share   int  `json:"share"`             // in the order among keys
+	Ruled   bool `json:"ruled,omitempty"`   // an operator gave it a cap or a share of its own
+	Full    bool `json:"full,omitempty"`    // the key's cap holds up its first waiter
+	InTurn  bool `json:"in_turn,omitempty"` // its first waiter waits for weight above it, or for keys beside it
+	Before  int  `json:"before"`            // how many keys beside it are served before it, if it waits and is not full
 }
 
 // Waiting is how many callers wait: those with tickets and those behind them in the

@@ -26,35 +26,33 @@ type Key string
 // name. 0 is no such cap.
 type Caps [MaxDepth]int
 
-// NewKey joins names. A key has at most MaxDepth names and MaxKey bytes, each name is UTF-8 without control
+// NewKey joins names. A key has at most MaxDepth names and MaxKey bytes; each name is UTF-8 without control
 // characters, and not empty. The error is an *ArgumentError.
 func NewKey(names ...string) (Key, error) {
-	wrong := func(want string) (Key, error) {
-		return "", &ArgumentError{What: "key", Value: strings.Join(names, "/"), Want: want}
+	k := Key(strings.Join(names, KeySeparator))
+	if len(names) != len(k.Names()) { // a name has a separator, or is the only one and empty
+		return "", &ArgumentError{What: "key", Value: string(k), Want: "names that are not empty, without control characters"}
 	}
-	if len(names) > MaxDepth {
-		return wrong(fmt.Sprintf("at most %d names, not %d", MaxDepth, len(names)))
-	}
-	size := len(names) - 1
-	for _, name := range names {
-		if name == "" {
-			return wrong("names that are not empty")
-		}
-		if err := ValidateText("key", name, MaxKey); err != nil {
-			return "", err
-		}
-		size += len(name)
-	}
-	if size > MaxKey {
-		return wrong(fmt.Sprintf("at most %d bytes in all", MaxKey))
-	}
-	return Key(strings.Join(names, KeySeparator)), nil
+	return k, k.Validate()
 }
 
 // Validate checks a key that NewKey may not have made. The error is an *ArgumentError.
 func (k Key) Validate() error {
-	_, err := NewKey(k.Names()...)
-	return err
+	switch names := strings.Count(string(k), KeySeparator) + 1; {
+	case names > MaxDepth:
+		return &ArgumentError{What: "key", Value: k.String(), Want: fmt.Sprintf("at most %d names, not %d", MaxDepth, names)}
+	case len(k) > MaxKey:
+		return &ArgumentError{What: "key", Value: k.String(), Want: fmt.Sprintf("at most %d bytes in all", MaxKey)}
+	}
+	for name := range strings.SplitSeq(string(k), KeySeparator) {
+		if name == "" && k != "" {
+			return &ArgumentError{What: "key", Value: k.String(), Want: "names that are not empty"}
+		}
+		if err := ValidateText("key", name, MaxKey); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Names are the names of the key, from the outermost; none for "".
@@ -142,7 +140,7 @@ func (c Caps) List() []int {
 	return append([]int{}, c[:n]...)
 }
 
-// String is the caps with commas between, such as "20,4". A missing cap is "-". Without any cap it is "no caps".
+// String has commas between the caps, such as "20,4", and "-" for a 0. Without any cap it is "no caps".
 func (c Caps) String() string {
 	list := c.List()
 	if len(list) == 0 {
@@ -157,3 +155,12 @@ func (c Caps) String() string {
 	}
 	return strings.Join(words, ",")
 }
+
+// Level is how deep the key lies, 1 … MaxDepth: 1 for one name, and for "".
+func (k Key) Level() int { return 1 + strings.Count(string(k), KeySeparator) }
+
+// Above is the key without its last name; "" at level 1.
+func (k Key) Above() Key { return k[:max(0, strings.LastIndex(string(k), KeySeparator))] }
+
+// Own reports whether the key stands for the callers of the key above it without a further name.
+func (k Key) Own() bool { return strings.HasSuffix(string(k), KeySeparator) }

@@ -284,6 +284,14 @@ var namedTests = []test{
 			return got.Status == protocol.Done
 		})
 	}},
+	{name: "a permit is left to a session that cannot be notified, and may hold it", run: func(e *env) {
+		a, b, r := e.caller(), e.caller(), named(1)
+		a.ask(r, protocol.Granted)
+		e.ok(a.Close())
+		b.ask(r, protocol.Granted) // a late copy of an ask, say, whose caller is a's by now
+		b.mine(r, protocol.Gone)
+		b.do(protocol.Renew, r, protocol.Granted) // it is there still
+	}},
 	{name: "a key is kept, or refused", run: func(e *env) {
 		a, r := e.caller(), named(1)
 		r.Key = "acme"

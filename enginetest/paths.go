@@ -164,11 +164,11 @@ var pathTests = []test{
 		e.release(e.acquire(other, 1, path("acme/bob"))) // behind many of alice's, whose organisation is full
 	}},
 	{name: "a killed client's permits come back to each key of their paths", run: func(e *env) {
-		short := &sema.Options{Caps: sema.Caps{2, 1}, Lease: engine.MinLease}
-		dying, s := e.session(), e.sem(3, short)
+		caps := sema.Caps{2, 1}
+		dying, s := e.session(), e.sem(3, &sema.Options{Caps: caps})
 		for _, key := range []string{"acme\x01alice", "acme\x01bob"} {
-			r := request(dying, 3, short.Lease)
-			r.Key, r.Caps = key, short.Caps
+			r := request(dying, 3, engine.MinLease)
+			r.Key, r.Caps = key, caps
 			e.ask(dying, r, protocol.Granted)
 		}
 		w := e.queue(s, 1, path("acme/alice"))

@@ -137,7 +137,10 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 		add(figures.LeasesActive, float64(s.Used))
 		add(figures.QueueSize, float64(s.Waiting))
 		add(figures.QueueOldest, s.Oldest.Seconds())
-		for level := range levels(s.Keys) {
+		for level := range s.Keys {
+			if slices.Max(s.Keys[level:]) == 0 {
+				break // the first level has series as soon as any has: the alert about idle room goes by it
+			}
 			labels := append(slices.Clone(name), figures.Label{Name: figures.LabelLevel, Value: strconv.Itoa(level + 1)})
 			all[figures.KeysInTurn] = append(all[figures.KeysInTurn], figures.Series{Labels: labels, Value: float64(s.InTurn[level])})
 			all[figures.KeysFull] = append(all[figures.KeysFull], figures.Series{Labels: labels, Value: float64(s.Full[level])})
@@ -150,16 +153,6 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 		}
 	}
 	return families
-}
-
-// levels is how many levels of keys there are: the first has series as soon as one has, because the alert
-// about idle room goes by it.
-func levels(keys watch.Levels) int {
-	n := len(keys)
-	for n > 0 && keys[n-1] == 0 {
-		n--
-	}
-	return n
 }
 
 // sum is one summary of two.

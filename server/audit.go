@@ -73,7 +73,12 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		switch q.Kind {
 		case protocol.SetLimit:
 			a.Limit = q.Limit
-			a.Caps = auditedCaps(q.Caps)
+			for i, n := range q.Caps {
+				if n != 0 {
+					a.Caps = append(a.Caps, make([]*int, i+1-len(a.Caps))...)
+					a.Caps[i] = new(max(0, n))
+				}
+			}
 		case protocol.SetKey, protocol.UnsetKey:
 			a.Key, a.Cap, a.Share = engine.Key(q.Key), q.Cap, q.Share
 		}
@@ -96,18 +101,6 @@ func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol
 			s.options.Audit(rights.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
-}
-
-// auditedCaps are the caps that a SetLimit changes, for its record.
-func auditedCaps(caps engine.Caps) []*int {
-	var list []*int
-	for i, c := range caps {
-		if c != 0 {
-			list = append(list, make([]*int, i+1-len(list))...)
-			list[i] = new(max(0, c))
-		}
-	}
-	return list
 }
 
 func resultOf(reply protocol.Reply, i int, err error) string {

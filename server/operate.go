@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"sema"
 	"sema/access"
@@ -140,13 +141,8 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 
 // keyOf is the key in a request's path: a segment for each name.
 func keyOf(r *http.Request) (engine.Key, error) {
-	var list names
-	for _, part := range []string{"first", "second", "third"} {
-		if name := r.PathValue(part); name != "" {
-			list = append(list, name)
-		}
-	}
-	return engine.NewKey(list...)
+	list := []string{r.PathValue("first"), r.PathValue("second"), r.PathValue("third")}
+	return engine.NewKey(slices.DeleteFunc(list, func(name string) bool { return name == "" })...)
 }
 
 // setKey sets the rule of a key.

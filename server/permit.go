@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -65,20 +64,12 @@ var (
 
 // tooHeavy says that a weight is above the cap of a key, or above the limit if the key is "".
 func tooHeavy(weight, bound int, key engine.Key) error {
-	what := fmt.Sprintf("the limit %d", bound)
-	if key != "" {
-		what = fmt.Sprintf("the %d that key %q may hold", bound, key.String())
+	if key == "" {
+		return problem(http.StatusConflict, "too-heavy", "weight %d is above the limit %d: it could never be granted", weight, bound)
 	}
-	p := problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
-	if key != "" {
-		p.At = &wire.At{Key: key, Cap: bound}
-	}
+	p := problem(http.StatusConflict, "too-heavy", "weight %d is above the %d that key %q may hold: it could never be granted", weight, bound, key.String())
+	p.At = &wire.At{Key: key, Cap: bound}
 	return p
-}
-
-// errAnother says that an id is in use for a permit that differs from the one asked for.
-func errAnother(format string, args ...any) error {
-	return problem(http.StatusConflict, "another", "the id is in use for a permit of "+format, args...)
 }
 
 // permitJSON is the answer with a permit.
@@ -219,7 +210,7 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
 		l.Unlock()
-		return nil, errAnother("weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,20 +44,12 @@ type names []string
 
 // UnmarshalJSON implements json.Unmarshaler. It checks no name: see engine.NewKey.
 func (k *names) UnmarshalJSON(text []byte) error {
-	var one *string
-	if json.Unmarshal(text, &one) == nil && one != nil {
-		if *k = nil; *one != "" {
-			*k = names{*one}
-		}
-		return nil
-	}
-	var list []*string
-	if json.Unmarshal(text, &list) != nil || list == nil || slices.Contains(list, nil) {
+	var one string
+	switch {
+	case json.Unmarshal(text, &one) != nil && json.Unmarshal(text, (*[]string)(k)) != nil:
 		return fmt.Errorf("%s: want a key, which is a text or a list of texts", shorten(string(text)))
-	}
-	*k = nil
-	for _, name := range list {
-		*k = append(*k, *name)
+	case one != "":
+		*k = names{one}
 	}
 	return nil
 }
@@ -92,25 +83,20 @@ const (
 
 // check refuses values out of range, and returns the terms and the key.
 func (q *acquireRequest) check() (terms client.Terms, key engine.Key, err error) {
-	if terms.Lease, err = leaseOf(q.Lease, defaultLease); err != nil {
-		return terms, "", err
-	}
-	if terms.Limit, err = limitOf(q.Limit); err != nil {
-		return terms, "", err
-	}
-	if terms.Caps, err = capsOf(q.Caps); err != nil {
-		return terms, "", err
-	}
+	var lease, limit, caps, name error
+	terms.Lease, lease = leaseOf(q.Lease, defaultLease)
+	terms.Limit, limit = limitOf(q.Limit)
+	terms.Caps, caps = capsOf(q.Caps)
+	key, name = engine.NewKey(q.Key...)
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
-		return terms, "", &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
+		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
-		return terms, "", &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
+		err = &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
 	case q.HeadStart < 0 || float64(q.HeadStart) > maxHeadStart.Seconds():
-		return terms, "", &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
+		err = &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
 	}
-	key, err = engine.NewKey(q.Key...)
-	return terms, key, cmp.Or(err, engine.ValidateText("label", q.Label, engine.MaxLabel))
+	return terms, key, cmp.Or(lease, limit, caps, err, name, engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
 
 // capsOf are the caps of a body. Those that it leaves out are 0.
@@ -196,13 +182,8 @@ func strict(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	_, _ = d.Token() // the brace: the text is valid
 	for range fields {
-		var value json.RawMessage
-		if _, err := d.Token(); err != nil {
-			return err
-		}
-		if err := d.Decode(&value); err != nil {
-			return err
-		}
+		_, _ = d.Token()
+		_ = d.Decode(new(json.RawMessage))
 	}
 	if d.More() {
 		return errors.New("a field occurs twice")

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func reason(x *semaphore, e client.Event) error {
 	case client.TooHeavy:
 		key := engine.Key(e.A.Owner.(*permit).Wish.Key)
 		if e.Depth > len(key.Names()) { // the ticket is one of another server, where its caller named a deeper key
-			return errAnother("another key")
+			return problem(http.StatusConflict, "another", "the id is in use for a permit of another key")
 		}
 		return tooHeavy(e.A.Weight(), e.Limit, key.First(e.Depth))
 	case client.Revoked:

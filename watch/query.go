@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/tree"
 )
 
 // oldRound is how old the last round may be for the order of a page.
@@ -36,26 +35,17 @@ type Summary struct {
 // key count as one of one name, and the callers of a key beside those below it as one below it.
 type Levels [engine.MaxDepth]int
 
-// All is the sum.
-func (l Levels) All() (n int) {
-	for _, one := range l {
-		n += one
-	}
-	return n
-}
-
 // Summarize summarizes a snapshot that was taken at looked.
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
 		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto,
 	}
-	turn := tree.InTurn(st.Keys)
-	for i, k := range st.Keys {
-		level := tree.Level(k.Key) - 1
+	for _, k := range st.Keys {
+		level := k.Key.Level() - 1
 		s.Keys[level]++
 		switch {
-		case turn[i]:
+		case k.InTurn:
 			s.InTurn[level]++
 		case k.Full:
 			s.Full[level]++

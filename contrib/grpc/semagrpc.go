@@ -211,11 +211,10 @@ func (l Limit) acquire() func(ctx context.Context, key []string, options ...sema
 	switch {
 	case g != nil:
 		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
-			name, within := "", []string(nil)
-			if len(key) > 0 {
-				name, within = key[0], key[1:]
+			if len(key) == 0 {
+				key = []string{""}
 			}
-			return g.Acquire(ctx, name, append(options, sema.For(within...))...)
+			return g.Acquire(ctx, key[0], append(options, sema.For(key[1:]...))...)
 		}
 	case l.Key != nil:
 		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {

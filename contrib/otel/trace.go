@@ -43,29 +43,24 @@ type Permit struct {
 // Acquire is that of the Semaphore, with a span for the wait, and one for the hold. Both are
 // children of ctx's span, and have the key of the acquisition as AttributeKey: "acme", or "acme/alice", see engine.Key.
 func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), keyOf(options), s.Acquire, options)
-}
-
-// keyOf is the key of an acquisition with these options; "" without one.
-func keyOf(options []sema.AcquireOption) engine.Key {
-	return engine.Key(hooks.Key(slices.Clone(options)))
+	return t.acquire(ctx, s.Name(), s.Acquire, options)
 }
 
 // AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no
 // "sema.name"; its status names the semaphore.
 func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, "", keyOf(options), func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+	return t.acquire(ctx, "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 		return g.Acquire(ctx, name, options...)
 	}, options)
 }
 
 // acquire takes a permit, with its spans. A name "" is known by the permit only.
-func (t *Telemetry) acquire(ctx context.Context, name string, key engine.Key, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
+func (t *Telemetry) acquire(ctx context.Context, name string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
 	var about []attribute.KeyValue
 	if name != "" {
 		about = append(about, attribute.String(figures.LabelName, name))
 	}
-	if key != "" {
+	if key := engine.Key(hooks.Key(slices.Clone(options))); key != "" {
 		about = append(about, attribute.String(AttributeKey, key.String()))
 	}
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, trace.WithAttributes(about...))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
@@ -176,5 +177,40 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 	}
 	if n := count(); n > 1 { // the record common to all keys
 		t.Errorf("%d entries are left", n)
+	}
+}
+
+// A hand-over that leaves nobody waiting reads nothing but what it needs: the zset of those in turn is empty then, and
+// was not deleted.
+func TestTheLastHandOverOfKeysReadsNoState(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	for _, path := range [][]string{{"acme"}, {"acme", "alice"}, {"acme", "alice", "chat"}} {
+		holder := openSem(t, engineAt(t, server.Addr()), strings.Join(path, "-"), 1, nil)
+		waiter := openSem(t, engineAt(t, server.Addr()), strings.Join(path, "-"), 1, nil)
+		held, err := holder.Acquire(expect.Within(t), sema.For(path...))
+		expect.OK(t, err)
+		got := make(chan *sema.Permit, 1)
+		go func() {
+			p, err := waiter.Acquire(expect.Within(t), sema.For(path...))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- p
+		}()
+		expect.Until(t, "it waits", func() bool {
+			st, err := holder.State(expect.Within(t))
+			expect.OK(t, err)
+			return st.Waiting() == 1
+		})
+		expect.OK(t, rdb.ConfigResetStat(expect.Within(t)).Err())
+		expect.OK(t, held.Release())
+		expect.OK(t, (<-got).Release())
+		info, err := rdb.Info(expect.Within(t), "commandstats").Result()
+		expect.OK(t, err)
+		if strings.Contains(info, "cmdstat_hgetall:") {
+			t.Errorf("%v: a step read the whole state", path)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,9 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The server's time for a call, in µs, by how many names the key has: of a caller alone, and of
-// 64 callers in 8 processes that hand over 8 permits. The depths take turns of 20 ms; it prints the
-// medians: go test -run xxx -bench Depth -benchtime 51x.
+// The time of an acquire and a release, and the server's for a call, in µs, by how many names the key has: of a
+// caller alone, and of 64 callers in 8 processes that hand over 8 permits. The depths take turns of 20 ms; it
+// prints the medians: go test -run xxx -bench Depth -benchtime 51x.
 func BenchmarkDepth(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := server.Client()
@@ -47,6 +48,8 @@ func BenchmarkDepth(b *testing.B) {
 			before := evalTime(b, rdb)
 			ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
 			var all sync.WaitGroup
+			var pairs atomic.Int64
+			began := time.Now()
 			for c := range k.callers {
 				all.Go(func() {
 					for {
@@ -55,11 +58,13 @@ func BenchmarkDepth(b *testing.B) {
 							return
 						}
 						expect.OK(b, p.Release())
+						pairs.Add(1)
 					}
 				})
 			}
 			all.Wait()
 			cancel()
+			times[k.name+"-pair"] = append(times[k.name+"-pair"], float64(time.Since(began).Microseconds())/float64(max(1, pairs.Load())))
 			after := evalTime(b, rdb)
 			times[k.name] = append(times[k.name], (after.usec-before.usec)/(after.calls-before.calls))
 		}

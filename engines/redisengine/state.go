@@ -321,7 +321,7 @@ func (r *reading) state() (st engine.State, clients []string) {
 			is.Client, named = ownClient(tail)
 			s.Waiters = append(s.Waiters, is)
 			waits[is.Key], waits[is.Key+engine.KeySeparator] = true, true
-			for above := engine.Key(is.Key); above != ""; above = above.First(len(above.Names()) - 1) {
+			for above := engine.Key(is.Key); above != ""; above = above.Above() {
 				waits[string(above)] = true
 			}
 		default:

@@ -71,6 +71,7 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 	if len(f.requests) == 0 {
 		return protocol.Call{}, false
 	}
+	f.inOrder()
 	m.tellBehind(now)
 	f.number++
 	f.flying, f.sent, m.keeping.overruled = true, now, 0
@@ -80,6 +81,23 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 		m.schedule(max(m.silentSince()+patience, now+maxPause)) // see overdue
 	}
 	return protocol.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
+}
+
+// inOrder puts the asks of a call behind its other requests, in the order in which their callers came. The
+// engine carries out one request after the other, and each ask lets it grant to all who came before that one.
+func (f *flight) inOrder() {
+	came := func(i int) time.Duration {
+		if r := &f.requests[i]; r.Kind == protocol.Ask {
+			return r.Waited
+		}
+		return never
+	}
+	for i := 1; i < len(f.requests) && f.asks > 1; i++ {
+		for j := i; j > 0 && came(j) > came(j-1); j-- {
+			f.requests[j], f.requests[j-1] = f.requests[j-1], f.requests[j]
+			f.items[j], f.items[j-1] = f.items[j-1], f.items[j]
+		}
+	}
 }
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of

@@ -137,11 +137,10 @@ func (l *Limiter) take(ctx context.Context, j Job, more ...sema.AcquireOption) (
 	if s := l.limit.Semaphore; s != nil {
 		return s.Acquire(ctx, append(options, sema.For(j.Key...))...)
 	}
-	name, within := "", []string(nil)
-	if len(j.Key) > 0 {
-		name, within = j.Key[0], j.Key[1:]
+	if len(j.Key) == 0 {
+		j.Key = []string{""}
 	}
-	return l.limit.Group.Acquire(ctx, name, append(options, sema.For(within...))...)
+	return l.limit.Group.Acquire(ctx, j.Key[0], append(options, sema.For(j.Key[1:]...))...)
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

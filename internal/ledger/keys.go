@@ -35,7 +35,7 @@ const (
 
 // key is what a key holds and waits for, with all below it.
 type key struct {
-	name  string // its path, see engine.Key; the name of a key's own callers ends with engine.KeySeparator
+	name  string // see engine.Key; the leaf of a key's own callers has its name, with a separator behind it
 	up    *key   // nil: it is the root
 	own   *key   // the leaf of its own callers; nil: it is a leaf
 	depth int    // how many names it has; 0: no cap of all keys is its
@@ -212,14 +212,14 @@ func (l *Ledger) lacking(t *ticket) *key {
 	return nil
 }
 
-// hold adds a weight to the held weight of a key and of each key above it.
+// hold changes the weight held of a leaf, and of each key above it.
 func (k *key) hold(weight int) {
 	for n := k.leaf(); n.up != nil; n = n.up {
 		n.held += weight
 	}
 }
 
-// wait adds n to the tickets of a leaf, and of those above it.
+// wait changes the number of tickets of a leaf, and of those above it.
 func (k *key) wait(n int) {
 	for ; k != nil; k = k.up {
 		k.waiting += n
@@ -469,7 +469,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 		if most == engine.MaxLimit {
 			most = 0
 		}
-		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, Before: before})
+		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, InTurn: k.where == inTurn, Before: before})
 	}
 	var walk func(k *key)
 	walk = func(k *key) {

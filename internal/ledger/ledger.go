@@ -305,7 +305,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		if r.Who != nil && !late {
-			l.give(&h.owner, l.caller)
+			l.give(&h.owner, l.caller, true)
 		}
 		return h.answer(now)
 	}
@@ -315,7 +315,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 			l.pop(t)
 		}
 		if r.Who != nil && !late {
-			l.give(&of, l.caller)
+			l.give(&of, l.caller, false)
 		}
 		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, r.Detached, of)
 		l.reposition(k.leaf())
@@ -358,7 +358,7 @@ func (l *Ledger) renew(now int64, r *protocol.Request) protocol.Answer {
 	}
 	l.untell(r.ID)
 	if r.Mine && h.named() {
-		l.give(&h.owner, l.caller)
+		l.give(&h.owner, l.caller, true)
 	}
 	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())

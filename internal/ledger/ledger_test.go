@@ -142,6 +142,17 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				if held != st.Used {
 					t.Fatalf("counts %d, holds %d", st.Used, held)
 				}
+				for _, k := range st.Keys { // in turn if it waits, is not full, and not all that wait below it are
+					waits, some := false, false
+					for _, b := range st.Keys {
+						if k.Key != "" && b.Key.Above() == k.Key {
+							waits, some = waits || b.Waiting > 0, some || b.InTurn
+						}
+					}
+					if k.Waiting > 0 && k.InTurn != (!k.Full && (some || !waits)) || k.InTurn && k.Full {
+						t.Fatalf("in turn: %v, of %+v in %+v", k.InTurn, k, st.Keys)
+					}
+				}
 				if err := kept.keys.miscounted(kept); err != nil {
 					t.Fatal(err)
 				}

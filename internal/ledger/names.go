@@ -16,12 +16,12 @@ type owner struct {
 	who   engine.Client // the client, as operators see it
 }
 
-// give makes a named one that of a session. The one that had it is its rival, if it
-// lives.
-func (l *Ledger) give(o *owner, session string) {
+// give makes a named one that of a session. The one that had it is its rival, if it lives. That of a permit
+// may live and hold it though it cannot be notified; but then another rival comes first.
+func (l *Ledger) give(o *owner, session string, permit bool) {
 	was := o.via
 	o.via = session
-	if was != session && l.reach(was) {
+	if was != session && (l.reach(was) || permit && (o.rival == "" || o.rival == session)) {
 		o.rival = was
 	} else if o.rival == session {
 		o.rival = ""
@@ -44,7 +44,7 @@ func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is o
 		t := l.tickets[r.ID]
 		late = t != nil && now-r.Waited.Microseconds() < t.place
 		if !r.Again && !late || !l.reach(of.via) {
-			l.give(of, l.caller)
+			l.give(of, l.caller, l.holders[r.ID] != nil)
 		} else if of.via != l.caller {
 			of.rival = l.caller
 		}

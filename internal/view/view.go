@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/watch"
 )
 
@@ -104,7 +103,7 @@ func Summarize(s watch.Summary) Summary {
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Keys: []Key{}}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Keys: KeysOf(st)}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
@@ -130,58 +129,36 @@ func Of(name string, st engine.State) State {
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
 		})
 	}
-	v.Keys = append(v.Keys, KeysOf(st)...)
 	return v
 }
 
 // KeysOf is the keys of a snapshot, in its order.
 func KeysOf(st engine.State) []Key {
-	if len(st.Keys) == 0 {
-		return nil
+	list, firsts, at := make([]Key, len(st.Keys)), make([]int, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
+	for i, k := range st.Keys {
+		list[i] = Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
+		at[k.Key] = i
 	}
-	type queue struct {
-		weight, callers int
-		oldest          time.Duration
-	}
-	queues := make(map[engine.Key]*queue, len(st.Keys))
-	for i := range st.Waiters {
-		w := &st.Waiters[i]
-		add := func(key engine.Key) {
-			q := queues[key]
-			if q == nil {
-				q = &queue{weight: w.Weight}
-				queues[key] = q
+	for _, w := range st.Waiters {
+		for _, key := range append(above(w.Key), w.Key+engine.KeySeparator) {
+			if i, ok := at[key]; ok {
+				firsts[i] = cmp.Or(firsts[i], w.Weight)
+				list[i].Waiting += 1 + w.Behind
+				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
 			}
-			q.callers += 1 + w.Behind
-			q.oldest = max(q.oldest, w.Waiting)
 		}
-		add(w.Key)
-		if w.Key == "" {
+	}
+	for i := range list {
+		if list[i].Waiting == 0 {
 			continue
 		}
-		add(w.Key + engine.KeySeparator)
-		for above := tree.Above(w.Key); above != ""; above = tree.Above(above) {
-			add(above)
-		}
-	}
-	states, turn := make(map[engine.Key]engine.KeyState, len(st.Keys)), tree.InTurn(st.Keys)
-	for _, k := range st.Keys {
-		states[k.Key] = k
-	}
-	of := func(key engine.Key) engine.KeyState { return cmp.Or(states[key], engine.KeyState{Key: key}) }
-	list := make([]Key, 0, len(st.Keys))
-	for i, k := range st.Keys {
-		one := Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
-		if q := queues[k.Key]; q != nil {
-			one.Waiting, one.Oldest = q.callers, q.oldest.Seconds()
-			if one.Why = why(st, path(k.Key, of), q.weight, 0); k.Waiting > 0 && !k.Full && !turn[i] && !st.Paused {
-				one.Why = "all that wait below it are at their caps"
-				if lacks(k, q.weight) {
-					one.Why += "; " + holds(k)
-				}
+		var path []engine.KeyState
+		for _, key := range above(list[i].Key) {
+			if i, ok := at[key]; ok {
+				path = append(path, st.Keys[i])
 			}
 		}
-		list = append(list, one)
+		list[i].Why = why(st, path, firsts[i], 0)
 	}
 	return list
 }
@@ -197,31 +174,31 @@ func ByToken(holders []engine.Holder) []engine.Holder {
 	return sorted
 }
 
-// Tree is the keys in the order of a tree: each is followed by those below it. Beside each other, those
-// with the most waiters come first; then those that hold the most. A key above others that has no row of its own gets one:
-// caps are those of keys without a rule.
+// Tree sorts keys: those with the most waiters first, then those that hold the most, each followed by those
+// below it. A key above others that has no row gets one; caps are those of keys without a rule.
 func Tree(keys []Key, caps engine.Caps) []Key {
-	below, known := map[engine.Key][]Key{}, make(map[engine.Key]bool, len(keys))
+	below, known := map[engine.Key][]Key{}, map[engine.Key]bool{"": true}
 	for _, k := range keys {
 		known[k.Key] = true
 	}
-	for _, k := range keys {
-		for above := tree.Above(k.Key); above != "" && !known[above]; above = tree.Above(above) {
+	var put func(Key)
+	var add func(above engine.Key)
+	put = func(k Key) {
+		above := k.Key.Above()
+		if below[above] = append(below[above], k); !known[above] {
 			known[above] = true
-			keys = append(keys[:len(keys):len(keys)], Key{Key: above, Cap: caps[tree.Level(above)-1], Share: engine.DefaultShare})
+			put(Key{Key: above, Cap: CapOf(caps, above), Share: engine.DefaultShare})
 		}
 	}
 	for _, k := range keys {
-		below[tree.Above(k.Key)] = append(below[tree.Above(k.Key)], k)
+		put(k)
 	}
 	sorted := make([]Key, 0, len(keys))
-	var add func(above engine.Key)
 	add = func(above engine.Key) {
-		list := below[above]
-		slices.SortFunc(list, func(a, b Key) int {
+		slices.SortFunc(below[above], func(a, b Key) int {
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key))
 		})
-		for _, k := range list {
+		for _, k := range below[above] {
 			if sorted = append(sorted, k); k.Key != "" {
 				add(k.Key)
 			}
@@ -237,8 +214,8 @@ func Title(key engine.Key) string {
 	switch {
 	case key == "":
 		return "(none)"
-	case tree.Own(key):
-		return tree.Above(key).String() + " itself"
+	case key.Own():
+		return key.Above().String() + " itself"
 	}
 	return key.String()
 }
@@ -248,14 +225,11 @@ func Title(key engine.Key) string {
 func ParseCaps(text string) (caps engine.Caps, err error) {
 	wrong := &engine.ArgumentError{What: "caps", Value: text, Want: fmt.Sprintf("1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", engine.MaxDepth, engine.MaxLimit)}
 	words := strings.Split(text, ",")
-	if len(words) > engine.MaxDepth {
-		return caps, wrong
-	}
-	for i, word := range words {
-		if word = strings.TrimSpace(word); word == "-" {
-			continue
+	for i, word := range words[:min(len(words), len(caps))] {
+		if word = strings.TrimSpace(word); word != "-" {
+			caps[i], err = strconv.Atoi(word)
 		}
-		if caps[i], err = strconv.Atoi(word); err != nil || caps.Validate() != nil {
+		if err != nil || len(words) > len(caps) || caps.Validate() != nil {
 			return engine.Caps{}, wrong
 		}
 	}

@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 		{"keys", engine.State{
 			Limit: 5, Used: 2, Caps: engine.Caps{2}, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
 			Waiters: []engine.Waiter{{ID: "a-2-4", Weight: 4, Key: "beta"}, {ID: "a-3-1", Weight: 1, Waiting: time.Second, Behind: 1, Key: "acme"}, {ID: "a-4-1", Weight: 1, Key: "acme"}},
-			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Share: 300, Ruled: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
+			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Share: 300, Ruled: true, InTurn: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
 		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":2,"free":3,"holding":1,"waiting":4,"oldest_seconds":1,"holders":[` +
 			`{"permit":"a-1-2","key":"acme","weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
 			`{"position":1,"permit":"a-2-4","key":"beta","weight":4,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""},` +
@@ -61,7 +61,7 @@ func crowd(keys int) engine.State {
 	for i := range keys {
 		key := engine.Key(fmt.Sprintf("tenant-%05d", i))
 		st.Holders = append(st.Holders, engine.Holder{ID: fmt.Sprintf("a-%d-1", i+1), Key: key, Weight: 1})
-		st.Keys = append(st.Keys, engine.KeyState{Key: key, Held: 1, Waiting: 2, Cap: 2, Share: 100, Before: i})
+		st.Keys = append(st.Keys, engine.KeyState{Key: key, Held: 1, Waiting: 2, Cap: 2, Share: 100, Before: i, InTurn: true})
 		for range 2 {
 			st.Waiters = append(st.Waiters, engine.Waiter{ID: fmt.Sprintf("b-%d-1", len(st.Waiters)+1), Key: key, Weight: 1, Waiting: time.Duration(i)})
 		}

@@ -2,64 +2,58 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"sema/engine"
-	"sema/internal/tree"
 )
+
+// Served is what Why says if nothing is in front.
+const Served = "served now"
 
 // Why says in a few words what stands in front of a permit: of a weight, for a key ("" is no key),
 // with so many tickets of that key before it. The obstacle at the last name of the key comes first.
 func Why(st engine.State, key engine.Key, weight, before int) string {
-	of := func(key engine.Key) engine.KeyState {
-		for _, k := range st.Keys {
-			if k.Key == key {
-				return k
-			}
-		}
-		return engine.KeyState{Key: key}
-	}
-	list := path(key, of)
-	if own := of(key + engine.KeySeparator); key != "" && own.Share > 0 { // its callers queue beside others below it
-		list = append([]engine.KeyState{own}, list...)
-	}
-	return why(st, list, weight, before)
+	return why(st, Path(st, key), weight, before)
 }
 
 // why says it for the keys of a path, from the last name on.
 func why(st engine.State, path []engine.KeyState, weight, before int) string {
-	key := path[0].Key
-	free := max(0, st.Limit-st.Used)
+	last, free := path[0], max(0, st.Limit-st.Used)
 	room := fmt.Sprintf("%d of %d free", free, st.Limit)
 	next := "next in line"
 	if len(st.Keys) > 0 {
-		next = called(key) + " is next"
-	}
-	if text := never(st, path, weight); text != "" {
-		return text
+		next = called(last.Key) + " is next"
 	}
 	var obstacles []string
-	for _, k := range path {
+	if before > 0 {
+		obstacles = append(obstacles, "behind "+others(before, last.Key))
+	}
+	most, whose := st.Limit, fmt.Sprintf("the limit %d", st.Limit)
+	for i, k := range path {
+		if k.Cap > 0 && k.Cap < most {
+			most, whose = k.Cap, fmt.Sprintf("the %d that %s may hold", k.Cap, called(k.Key))
+		}
 		switch {
-		case k.Full && k.Key != key && k.Held < k.Cap && first(st, k.Key) > 1:
-			obstacles = append(obstacles, fmt.Sprintf("%s, and its first waiter wants %d", holds(k), first(st, k.Key)))
-		case k.Full, lacks(k, weight):
-			obstacles = append(obstacles, holds(k))
+		case k.Full, k.Cap > 0 && k.Held+weight > k.Cap: // an engine does not call a key full if all below it are at caps
+			text := fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
+			if i > 0 && k.Held < k.Cap && first(st, k.Key) > 1 {
+				text += fmt.Sprintf(", and its first waiter wants %d", first(st, k.Key))
+			}
+			obstacles = append(obstacles, text)
 		case k.Before > 0:
 			obstacles = append(obstacles, goBefore(k))
 		}
 	}
-	behind := ""
-	if before > 0 {
-		behind = "behind " + others(before, key)
-	}
 	switch {
+	case weight > most:
+		return fmt.Sprintf("never: weight %d is above %s", weight, whose)
 	case st.Paused:
 		return "paused by an operator"
-	case before > 0 && len(obstacles) == 0 && free > 0 && first(st, key) > free:
-		return fmt.Sprintf("%s; the first wants %d, %s", behind, first(st, key), room)
-	case before > 0:
-		return strings.Join(append([]string{behind}, obstacles...), "; ")
+	case before == 0 && last.Waiting > 0 && !last.Full && !last.InTurn:
+		return strings.Join(append([]string{"all that wait below it are at their caps"}, obstacles...), "; ")
+	case before > 0 && len(obstacles) == 1 && free > 0 && first(st, last.Key) > free:
+		return fmt.Sprintf("%s; the first wants %d, %s", obstacles[0], first(st, last.Key), room)
 	case len(obstacles) > 0:
 		return strings.Join(obstacles, "; ")
 	case st.Used > st.Limit:
@@ -69,31 +63,42 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 	case weight > free:
 		return next + "; " + room
 	}
-	return "served now"
+	return Served
 }
 
-// never says that a weight is above the least of the limit and the caps of a path; "": it is not.
-func never(st engine.State, path []engine.KeyState, weight int) string {
-	most, whose := st.Limit, ""
-	for _, k := range path {
-		if k.Cap > 0 && k.Cap < most {
-			most, whose = k.Cap, called(k.Key)
-		}
+// Path is what callers of a key of a semaphore wait for, from the last name on: the key and those above it. Callers
+// of a key that others are in use below have a queue of their own there, which comes first.
+func Path(st engine.State, key engine.Key) (list []engine.KeyState) {
+	if key != "" && slices.ContainsFunc(st.Keys, func(k engine.KeyState) bool { return k.Key.Above() == key && k.Held+k.Waiting > 0 }) {
+		key += engine.KeySeparator
 	}
-	switch {
-	case weight <= most:
-		return ""
-	case whose == "":
-		return fmt.Sprintf("never: weight %d is above the limit %d", weight, most)
+	for _, k := range above(key) {
+		list = append(list, KeyOf(st, k))
 	}
-	return fmt.Sprintf("never: weight %d is above the %d that %s may hold", weight, most, whose)
+	return list
 }
 
-// path is a key and those above it, from the last name on.
-func path(key engine.Key, of func(engine.Key) engine.KeyState) (list []engine.KeyState) {
-	for n := tree.Level(key); n > 0; n-- {
-		list = append(list, of(key))
-		key = tree.Above(key)
+// KeyOf is a key of a semaphore; of one that nobody uses, what it would be.
+func KeyOf(st engine.State, key engine.Key) engine.KeyState {
+	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
+		return st.Keys[i]
+	}
+	return engine.KeyState{Key: key, Cap: CapOf(st.Caps, key), Share: engine.DefaultShare}
+}
+
+// CapOf is the cap of a key without a rule; 0: none.
+func CapOf(caps engine.Caps, key engine.Key) int {
+	if key == "" || key.Own() {
+		return 0
+	}
+	return caps[key.Level()-1]
+}
+
+// above is a key and those above it, from the last name on.
+func above(key engine.Key) []engine.Key {
+	list := []engine.Key{key}
+	for key = key.Above(); key != ""; key = key.Above() {
+		list = append(list, key)
 	}
 	return list
 }
@@ -113,31 +118,23 @@ func called(key engine.Key) string {
 	switch {
 	case key == "":
 		return "the caller without a key"
-	case tree.Own(key):
-		return fmt.Sprintf("the caller of %v itself", tree.Above(key))
+	case key.Own():
+		return "the caller of " + Title(key)
 	}
 	return key.String()
-}
-
-// lacks reports whether a key's cap has no room for a weight. An engine calls a key full only if a waiter below
-// it waits for nothing else: not if all of those are at their own caps.
-func lacks(k engine.KeyState, weight int) bool { return k.Cap > 0 && k.Held+weight > k.Cap }
-
-func holds(k engine.KeyState) string {
-	return fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
 }
 
 // goBefore says how many keys are served before one that is not at its cap. Its parent is named where
 // they share one.
 func goBefore(k engine.KeyState) string {
-	what, verb := "keys", "go"
+	format, of := "%d keys%s go before %s", ""
 	if k.Before == 1 {
-		what, verb = "key", "goes"
+		format = "%d key%s goes before %s"
 	}
-	if above := tree.Above(k.Key); above != "" {
-		what += " of " + above.String()
+	if above := k.Key.Above(); above != "" {
+		of = " of " + above.String()
 	}
-	return fmt.Sprintf("%d %s %s before %s", k.Before, what, verb, called(k.Key))
+	return fmt.Sprintf(format, k.Before, of, called(k.Key))
 }
 
 func others(n int, key engine.Key) string {
@@ -145,21 +142,22 @@ func others(n int, key engine.Key) string {
 	if n != 1 {
 		text = fmt.Sprintf("%d others", n)
 	}
-	switch {
-	case key == "":
-		return text
-	case tree.Own(key):
-		return fmt.Sprintf("%s of %v itself", text, tree.Above(key))
+	if key != "" {
+		text += " of " + Title(key)
 	}
-	return text + " of " + key.String()
+	return text
 }
 
 // first is the weight of the first ticket of a key, or of one below it.
 func first(st engine.State, key engine.Key) int {
-	for _, w := range st.Waiters {
-		if tree.In(w.Key, key) {
-			return w.Weight
-		}
+	if i := slices.IndexFunc(st.Waiters, func(w engine.Waiter) bool { return in(w.Key, key) }); i >= 0 {
+		return st.Waiters[i].Weight
 	}
 	return 0
+}
+
+// in reports whether callers of one key count for another: for the same, for each above it, and for their own queue.
+func in(callers, key engine.Key) bool {
+	const end = engine.KeySeparator
+	return strings.HasPrefix(string(callers)+end+end, string(key)+end)
 }

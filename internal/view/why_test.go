@@ -65,7 +65,7 @@ func TestWhyByLevel(t *testing.T) {
 		return state(key, engine.KeyState{Held: held, Cap: cap, Waiting: 1, Full: true})
 	}
 	turn := func(key string, before int) engine.KeyState {
-		return state(key, engine.KeyState{Cap: 20, Waiting: 1, Before: before})
+		return state(key, engine.KeyState{Cap: 20, Waiting: 1, Before: before, InTurn: true})
 	}
 	for _, c := range []struct {
 		name           string
@@ -120,7 +120,7 @@ func TestWhyByLevel(t *testing.T) {
 // The row of a key says what those below it wait for: the first of them as it is, or that all are full.
 func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	keys := []engine.KeyState{
-		{Key: "beta", Waiting: 1, Share: 100}, {Key: nested("beta/"), Waiting: 1, Share: 100},
+		{Key: "beta", Waiting: 1, Share: 100, InTurn: true}, {Key: nested("beta/"), Waiting: 1, Share: 100, InTurn: true},
 		{Key: nested("acme/alice"), Held: 4, Cap: 4, Waiting: 1, Share: 100, Full: true}, {Key: "acme", Held: 4, Waiting: 1, Share: 100},
 		{Key: nested("gamma/carol"), Held: 1, Cap: 1, Waiting: 1, Share: 100, Full: true}, {Key: "gamma", Held: 3, Cap: 2, Waiting: 1, Share: 100},
 	}

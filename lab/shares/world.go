@@ -31,7 +31,7 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	Caps      sema.Caps // the most weight of a key of one name, of two, of three; 0: the limit
+	Caps      sema.Caps // of a key, by its number of names; 0: the limit
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64

@@ -176,11 +176,11 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	return p, rng
 }
 
-// drawKeys draws the keys of a plan, in half of all seeds, and the caps of those with two names or
-// three. Half of the seeds with keys have such paths. The others keep what they drew before there were any.
+// drawKeys draws the keys of a plan, in two of three seeds, and the caps of those with two names or
+// three. Three of four seeds with keys have such paths.
 func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65))
-	if rng.IntN(2) == 0 {
+	if rng.IntN(3) == 0 {
 		return nil, caps
 	}
 	if rng.IntN(4) == 0 {
@@ -189,7 +189,7 @@ func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
 	for i := range 1 + rng.IntN(6) {
 		keys = append(keys, string(rune('a'+i)))
 	}
-	if rng.IntN(2) == 0 {
+	if rng.IntN(4) == 0 {
 		return keys, caps
 	}
 	for i := range keys {

@@ -158,7 +158,7 @@ R.has_room = function(s, k, weight)
   return not k
 end
 
--- hold adds a weight to the held weight of a leaf and of each key above it. count does the same for tickets.
+-- hold changes the weight held of a leaf and of each key above it. count changes their number of tickets.
 R.hold = function(s, k, weight)
   while k do
     k.held, k.changed = k.held + weight, true
@@ -188,10 +188,10 @@ R.go_last = function(s, k)
   k.base, k.seq = (k.up or s.keyed).time, s.keyed.seq
 end
 
--- move puts a key to its place in turn or aside. A key that begins to wait goes behind all others of its level. The
--- new member is added before the old one is removed: an empty zset would be deleted, with its time to live. If a key
--- moves before the one at which grant stopped, grant must run again.
+-- move puts a key to its place in turn or aside. A key that begins to wait goes behind all others of its level. If a
+-- key moves before the one at which grant stopped, grant must run again.
 R.move = function(s, k)
+  if s.queued > 0 and not s.top[k.parent] then R.in_turn(s, k.parent) end -- before the move: then top_after knows the rest
   local old, was = k.old or R.turn_member(k), k.where
   if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
   k.where, k.changed, k.old = 0, true, nil
@@ -218,9 +218,22 @@ R.move = function(s, k)
     if f and (k == f or k.where == 1 and (f.where ~= 1 or R.before(k, f))) then s.settled = false end
   end
   s.top[k.parent], s.new_turn = R.top_after(s, k), s.new_turn or not old
+  if new and s.moves[new] == false then s.moves[new] = nil elseif new then s.moves[new] = '0' end
+  if old and s.moves[old] then s.moves[old] = nil elseif old then s.moves[old] = false end
+end
+
+-- write_turn writes the moves since the last time. The new members are added before the old ones are removed: an
+-- empty zset would be deleted, with its time to live.
+R.write_turn = function(s)
+  if not next(s.moves) then return end
+  local adds, gone = {}, {}
+  for member, score in pairs(s.moves) do
+    if score then adds[#adds + 1], adds[#adds + 2] = score, member else gone[#gone + 1] = member end
+  end
+  s.moves = {}
   R.begin(s)
-  if new then redis.call('ZADD', KEYS[8], 0, new) end
-  if old then redis.call('ZREM', KEYS[8], old) end
+  R.bulk('ZADD', KEYS[8], adds)
+  R.bulk('ZREM', KEYS[8], gone)
 end
 
 -- served moves a leaf whose head was granted, and those above it, behind those that were not served.
@@ -267,13 +280,13 @@ end
 R.in_turn = function(s, parent)
   local top = s.top[parent]
   if top then return top end
+  R.write_turn(s)
   s.read_turn = true
   local list, names = redis.call('ZRANGEBYLEX', KEYS[8], '[' .. parent .. '\0', '(' .. parent .. '\1', 'LIMIT', 0, 2), {}
   for i, member in ipairs(list) do
     local last = string.sub(member, #parent + 26)
     names[i] = parent == '' and last or parent .. '\1' .. last
   end
-  if not names[1] and parent == '' and s.queued > 0 and redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
   R.fetch(s, names) -- also the second, which grant needs next
   s.top[parent] = names
   return names
@@ -294,7 +307,11 @@ end
 -- first_in_turn returns the leaf that is served first.
 R.first_in_turn = function(s)
   local name = R.in_turn(s, '')[1]
-  if not name then return nil end
+  if not name then
+    R.write_turn(s)
+    if s.queued > 0 and redis.call('ZCARD', KEYS[8]) == 0 then s.lost = true end -- the zset was deleted
+    return nil
+  end
   local _, _, leaf = R.first(s, R.key(s, name))
   return leaf
 end
@@ -317,6 +334,7 @@ end
 R.sweep = function(s)
   if s.keyed.epoch == s.keyed.swept then return end
   while true do
+    R.write_turn(s)
     local list = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '(\255' .. struct.pack('>I8', s.keyed.epoch), 'LIMIT', 0, 1)
     if not list[1] then
       s.keyed.swept = s.keyed.epoch
@@ -378,7 +396,7 @@ end
 -- read_keys prepares s for keys with names.
 R.read_keys = function(s)
   if s.only then s.only.held = s.used end
-  s.keys, s.only, s.keyed, s.top = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}
+  s.keys, s.only, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}, {}
 end
 
 -- forget_keys removes all records of keys. The semaphore must have no permits and

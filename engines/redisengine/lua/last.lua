@@ -118,7 +118,10 @@ if s.limit > 0 then
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
-  if not s.only then R.write_keys(s) end
+  if not s.only then
+    R.write_turn(s)
+    R.write_keys(s)
+  end
   if s.pinned or s.paused or s.keyed and s.keyed.rules > 0 then
     if s.persist then redis.call('PERSIST', KEYS[1]) end
     if s.persist and s.keyed then redis.call('PERSIST', KEYS[9]) end

@@ -74,22 +74,28 @@ if plain and ids == 1 then
       at = string.find(key, '\1', at + 1, true)
     end
     local known = above and redis.call('HMGET', KEYS[9], unpack(above)) or redis.call('HMGET', KEYS[9], '', leaf)
-    records = {}
     if known[1] then c1, c2, c3 = struct.unpack('<ddd', known[1]) end
     local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3)
     for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
-      local name, raw, held, tickets, cap, _, bits = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0
+      local name, raw, held, tickets, cap, _, bits, record = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0, nil
       if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
       good = good and (bits >= 2) == (i < n) -- else the callers of the key queue elsewhere, or will
       if kind == ASK_KEYED then
         if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
         good = good and (cap == 0 or weight <= cap - held)
-        records[2 * i - 3], records[2 * i - 2] = name, struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or bits == 0 and string.rep('\0', KEY_SIZE - 8) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
+        record = struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or bits == 0 and string.rep('\0', KEY_SIZE - 8) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
       elseif held > weight or tickets > 0 or bits % 2 == 1 then
-        records[#records + 1], records[#records + 2] = name, struct.pack('<d', held - weight) .. string.sub(raw, 9)
-      else
-        good, unused = good and raw, unused or {}
+        record = struct.pack('<d', held - weight) .. string.sub(raw, 9)
+      elseif unused then
         unused[#unused + 1] = name
+      else
+        unused = {name}
+      end
+      good = good and (raw or kind == ASK_KEYED)
+      if record and records then
+        records[#records + 1], records[#records + 2] = name, record
+      elseif record then
+        records = {name, record}
       end
     end
     if kind == ASK_KEYED then kind = good and ASK or 0 elseif not good and kind ~= RENEW then kind = 0 end
@@ -124,7 +130,7 @@ if plain and ids == 1 then
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
     if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end
-    if records and records[1] then redis.call('HSET', KEYS[9], unpack(records)) end
+    if records then redis.call('HSET', KEYS[9], unpack(records)) end
     if write_keeper then write_keeper() end
     if c1 + c2 + c3 > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<ddd', c1, c2, c3) .. struct.pack(RECORD, status, 1, a, b, c) end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)

@@ -17,6 +17,8 @@ R.claim = function(s, q, id, known)
     if is ~= s.caller and R.reach(s, is) then
       rival = is
       if q.again or late then via, rival = is, s.caller end
+    elseif is ~= s.caller and string.byte(known) ~= TICKETED and (rival == '' or rival == s.caller) then
+      rival = is -- it may live and hold the permit though it cannot be notified
     elseif rival == s.caller then
       rival = ''
     end
@@ -30,10 +32,10 @@ R.claim = function(s, q, id, known)
 end
 
 -- give moves a named permit or ticket to a session. The session that had it becomes
--- the rival, if it can be notified.
+-- the rival, if it can be notified. Of a permit it may live though it cannot; but then another rival comes first.
 R.give = function(s, id, session)
   local was, rival = R.via(s, id)
-  if was ~= session and R.reach(s, was) then
+  if was ~= session and (R.reach(s, was) or string.byte(R.lookup(s, id)) ~= TICKETED and (rival == '' or rival == session)) then
     rival = was
   elseif rival == session then
     rival = ''
@@ -215,6 +217,7 @@ R.repair = function(s, first)
     s.queued, s.lost, s.joins, s.leaves = 0, nil, {}, {}
     redis.call('DEL', KEYS[3])
     if not s.only then redis.call('DEL', KEYS[8], KEYS[10]) end
+    s.moves = {}
   else
     s.repaired = true
   end

@@ -105,7 +105,7 @@ func revokeAll(ctx context.Context, e sema.Engine, list []view.FoundHolder) (rev
 func foundTable(t io.Writer, found *view.Found) {
 	keyed := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
 		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
-	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyHead(keyed))
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 	row := func(name, permit, state string, key engine.Key, caller, host string, pid int, label string) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}

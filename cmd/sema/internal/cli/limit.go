@@ -10,7 +10,6 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -31,7 +30,7 @@ and each of two names at most 4; - in a place, or no place, is no cap. With
 for all below it. What a command leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
-	unset, capsText, keyText, share := false, "", "", 0
+	unset, caps, key, share := false, sema.Caps{}, engine.Key(""), 0
 	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
 		rule := sema.Rule{Share: share}
@@ -44,18 +43,10 @@ func (p *program) limitCommand() *cobra.Command {
 				return err
 			}
 		}
-		caps, err := capsFlag(cmd, capsText)
-		if err != nil {
-			return err
-		}
 		for i, n := range caps {
 			if given("caps") {
 				rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
 			}
-		}
-		key, err := keyFlag(cmd, keyText)
-		if err != nil {
-			return err
 		}
 		set := len(args) == 2 || given("share") || given("caps")
 		switch {
@@ -68,17 +59,16 @@ func (p *program) limitCommand() *cobra.Command {
 		case given("key") && given("caps"):
 			return usage("one of them", "--key and --caps exclude each other")
 		}
-		path := key.Names()
 		var before, after sema.State
-		err = p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
+		err := p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
 			if before, err = o.State(ctx); err != nil && (!set || !errors.Is(err, sema.ErrNotFound)) {
 				return err
 			}
 			switch {
 			case unset:
-				err = o.Unset(ctx, path...)
+				err = o.Unset(ctx, key.Names()...)
 			case set:
-				err = o.Set(ctx, rule, path...)
+				err = o.Set(ctx, rule, key.Names()...)
 			default:
 				after = before
 				return nil
@@ -111,8 +101,8 @@ func (p *program) limitCommand() *cobra.Command {
 		return p.write("%d\n", after.Limit)
 	})
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&capsText, "caps", "", "how much each key of one name may hold, each of two names, each of three; - is no cap")
-	cmd.Flags().StringVar(&keyText, "key", "", "print, set or unset the rule of this key: acme, or acme/alice")
+	capsFlag(cmd, &caps, "how much each key of one name may hold, each of two names, each of three; - is no cap")
+	keyFlag(cmd, &key, "print, set or unset the rule of this key: acme, or acme/alice")
 	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait beside it, 1 to 1000; a key without a share has 100")
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
@@ -139,7 +129,7 @@ type keyJSON struct {
 
 // writeKey prints what a key may hold.
 func (p *program) writeKey(name string, key engine.Key, st sema.State) error {
-	of := view.Key{Key: key, Cap: capFor(st, key), Share: engine.DefaultShare} // one that nobody uses
+	of := view.Key{Key: key, Cap: view.CapOf(st.Caps, key), Share: engine.DefaultShare} // one that nobody uses
 	for _, k := range view.KeysOf(st) {
 		if k.Key == key {
 			of = k
@@ -153,6 +143,3 @@ func (p *program) writeKey(name string, key engine.Key, st sema.State) error {
 	}
 	return p.write("%d, share %d\n", of.Cap, of.Share)
 }
-
-// capFor is the cap of a key without one of its own.
-func capFor(st sema.State, key engine.Key) int { return st.Caps[tree.Level(key)-1] }

@@ -12,7 +12,6 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -77,7 +76,7 @@ func table(name string, st sema.State) string {
 	shown, keyed := view.Of(name, st), len(st.Keys) > 0
 	return head + aligned(func(t io.Writer) { tableOfKeys(t, view.Tree(shown.Keys, st.Caps)) }) + aligned(func(t io.Writer) {
 		if len(st.Holders) > 0 {
-			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyHead(keyed))
+			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 		}
 		for _, h := range view.ByToken(st.Holders) {
 			revoked := ""
@@ -88,7 +87,7 @@ func table(name string, st sema.State) string {
 		}
 	}) + aligned(func(t io.Writer) {
 		if len(st.Waiters) > 0 {
-			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyHead(keyed))
+			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
 		}
 		for i, w := range st.Waiters {
 			behind := ""
@@ -100,15 +99,7 @@ func table(name string, st sema.State) string {
 	})
 }
 
-// keyHead heads the column of keys; there is none where no keys are.
-func keyHead(keyed bool) string {
-	if !keyed {
-		return ""
-	}
-	return "KEY\t"
-}
-
-// keyCell is the cell of a key below keyHead.
+// keyCell is the cell of a key, or its heading; there is none where no keys are.
 func keyCell(keyed bool, key engine.Key) string {
 	if !keyed {
 		return ""
@@ -175,14 +166,8 @@ func tableOfKeys(t io.Writer, keys []view.Key) {
 
 // inTree is the last name of a key, two cells further to the right for each level above it.
 func inTree(key engine.Key) string {
-	last := key
-	if above := tree.Above(key); tree.Own(key) {
-		last = key[len(tree.Above(above)):]
-	} else {
-		last = key[len(above):]
-	}
-	last = engine.Key(strings.TrimPrefix(string(last), engine.KeySeparator))
-	return strings.Repeat("  ", tree.Level(key)-1) + printable(view.Title(last), 60)
+	title := view.Title(key)
+	return strings.Repeat("  ", key.Level()-1) + printable(title[strings.LastIndex(title, "/")+1:], 60)
 }
 
 // brief is a duration with as many digits as an eye wants.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -27,9 +25,7 @@ type takeFlags struct {
 	limitGiven   bool
 	weight       int
 	key          engine.Key
-	keyText      string
 	caps         sema.Caps
-	capsText     string
 	headStart    time.Duration
 	wait         time.Duration
 	waitGiven    bool
@@ -53,8 +49,8 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print position, time waited and failed renewals on standard error")
 
-	flags.StringVar(&f.keyText, "key", "", "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
-	flags.StringVar(&f.capsText, "caps", "", "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
+	keyFlag(cmd, &f.key, "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
+	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
 	lessUsed(cmd, "key", "caps", "head-start", "on-conflict")
@@ -71,7 +67,7 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
 	case cmd.Flags().Changed("caps") && !f.limitGiven:
-		return usage("--limit N", "--caps %s needs --limit", printable(f.capsText, 60))
+		return usage("--limit N", "--caps %s needs --limit", printable(cmd.Flag("caps").Value.String(), 60))
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
 	case f.wait < 0:
@@ -83,41 +79,45 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	case f.limitGiven && f.weight > f.limit && f.conflict == "refuse":
 		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
 	}
-	var err, wrong error
-	f.key, err = keyFlag(cmd, f.keyText)
-	f.caps, wrong = capsFlag(cmd, f.capsText)
-	return cmp.Or(err, wrong)
+	return nil
 }
 
-// keyFlag is the key of the flag --key; "" without it.
-func keyFlag(cmd *cobra.Command, text string) (engine.Key, error) {
-	if !cmd.Flags().Changed("key") {
-		return "", nil
-	}
-	key, err := engine.ParseKey(text)
-	switch _, escape := url.PathUnescape(text); {
-	case text == "":
-		return "", usage("--key acme", "--key is empty")
-	case escape != nil:
-		return "", usage("--key "+quote(strings.ReplaceAll(printable(text, 60), "%", "%25")), "--key %s: a percent sign in a name is %%25", printable(text, 60))
-	case strings.Count(text, "/") >= engine.MaxDepth:
-		return "", usage("%2F for a slash in a name", "--key %s: want at most %d names with slashes between", printable(text, 60), engine.MaxDepth)
-	case slices.Contains(strings.Split(text, "/"), ""):
-		return "", usage("--key acme/alice, or %2F for a slash in a name", "--key %s: a name is empty", printable(text, 60))
-	}
-	return key, err
+// read is a flag whose text is read as soon as it is given.
+type read struct {
+	text string
+	by   func(string) error
 }
 
-// capsFlag are the caps of the flag --caps; none without it.
-func capsFlag(cmd *cobra.Command, text string) (sema.Caps, error) {
-	if !cmd.Flags().Changed("caps") {
-		return sema.Caps{}, nil
-	}
-	caps, err := view.ParseCaps(text)
-	if err != nil {
-		return caps, usage("--caps 20,4", "--caps %s: want 1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", quote(printable(text, 60)), engine.MaxDepth, engine.MaxLimit)
-	}
-	return caps, nil
+func (r *read) Set(text string) error { r.text = text; return r.by(text) }
+func (r *read) String() string        { return r.text }
+func (r *read) Type() string          { return "string" }
+
+// keyFlag adds the flag --key.
+func keyFlag(cmd *cobra.Command, key *engine.Key, help string) {
+	cmd.Flags().Var(&read{by: func(text string) (err error) {
+		*key, err = engine.ParseKey(text)
+		switch _, escape := url.PathUnescape(text); {
+		case text == "":
+			return usage("--key acme", "--key is empty")
+		case escape != nil:
+			return usage("--key "+quote(strings.ReplaceAll(printable(text, 60), "%", "%25")), "--key %s: a percent sign in a name is %%25", printable(text, 60))
+		case strings.Count(text, "/") >= engine.MaxDepth:
+			return usage("%2F for a slash in a name", "--key %s: want at most %d names with slashes between", printable(text, 60), engine.MaxDepth)
+		case slices.Contains(strings.Split(text, "/"), ""):
+			return usage("--key acme/alice, or %2F for a slash in a name", "--key %s: a name is empty", printable(text, 60))
+		}
+		return err
+	}}, "key", help)
+}
+
+// capsFlag adds the flag --caps.
+func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
+	cmd.Flags().Var(&read{by: func(text string) (err error) {
+		if *caps, err = view.ParseCaps(text); err != nil {
+			return usage("--caps 20,4", "--caps %s: want 1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", quote(printable(text, 60)), engine.MaxDepth, engine.MaxLimit)
+		}
+		return nil
+	}}, "caps", help)
 }
 
 // tries reports whether there is no wait.
@@ -436,13 +436,11 @@ func (w *watch) explain(ctx context.Context, err error) error {
 		paused = "paused by an operator, "
 	}
 	key, whose := "", ""
-	if k := w.flags.key; k != "" {
-		key = " --key " + quote(k.String())
-		for ; k != ""; k = tree.Above(k) {
-			for _, one := range st.Keys {
-				if one.Key == k && one.Cap > 0 {
-					whose += fmt.Sprintf("%s holds %d of its %d, ", printable(k.String(), 60), one.Held, one.Cap)
-				}
+	if w.flags.key != "" {
+		key = " --key " + quote(w.flags.key.String())
+		for _, k := range view.Path(st, w.flags.key) {
+			if k.Cap > 0 && slices.Contains(st.Keys, k) { // it is in use
+				whose += fmt.Sprintf("%s holds %d of its %d, ", printable(k.Key.String(), 60), k.Held, k.Cap)
 			}
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"sema"
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -22,14 +22,10 @@ At a full key it lists only the holders of that key, and of the keys below it.
   sema why api --key acme/alice`
 
 func (p *program) whyCommand() *cobra.Command {
-	weight, keyText := 1, ""
+	weight, key := 1, engine.Key("")
 	cmd := p.newCommand("why [flags] NAME [PERMIT]", "Say who is in front, since when, and what they are", whyHelp, func(cmd *cobra.Command, args []string) error {
 		if weight < 1 {
 			return usage("-w 1", "weight %d: want 1 or more", weight)
-		}
-		key, err := keyFlag(cmd, keyText)
-		if err != nil {
-			return err
 		}
 		st, err := p.state(cmd.Context(), args[0])
 		if err != nil {
@@ -48,7 +44,7 @@ func (p *program) whyCommand() *cobra.Command {
 		return p.write("%s", aligned(func(t io.Writer) { w.text(t, args[0]) }))
 	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
-	cmd.Flags().StringVar(&keyText, "key", "", "without PERMIT: key of the run that would ask")
+	keyFlag(cmd, &key, "without PERMIT: key of the run that would ask")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
   name, limit, used, permit ("" without PERMIT), key (a text, or a list of several
     names), weight, waits (false: it holds the permit, or would get one at once),
@@ -101,41 +97,11 @@ func whyOf(st sema.State, permit string, key engine.Key, weight int) why {
 
 // free reports whether a permit that is asked for now is granted at once.
 func (w why) free() bool {
-	if w.st.Paused || w.st.Used+w.weight > w.st.Limit || len(w.before) > 0 {
-		return false
-	}
-	if w.keyless() {
-		return len(w.st.Waiters) == 0
-	}
-	return !slices.ContainsFunc(w.path(w.asked().Keys), func(k engine.KeyState) bool {
-		return k.Full || k.Before > 0 || k.Cap > 0 && w.weight > k.Cap
-	})
+	return view.Why(w.asked(), w.key, w.weight, len(w.before)) == view.Served && (len(w.st.Waiters) == 0 || !w.keyless())
 }
 
 // keyless reports whether nothing tells keys apart.
 func (w why) keyless() bool { return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) }
-
-// path is the key and those above it, from the last name on; of one that nobody uses, what it would be. Callers
-// of a key that has others below it have a queue of their own there.
-func (w why) path(keys []engine.KeyState) (list []engine.KeyState) {
-	key := w.key
-	if key != "" && slices.ContainsFunc(keys, func(k engine.KeyState) bool { return tree.Above(k.Key) == key }) {
-		key += engine.KeySeparator
-	}
-	for n := tree.Level(key); n > 0; n-- {
-		at := slices.IndexFunc(keys, func(k engine.KeyState) bool { return k.Key == key })
-		switch {
-		case at >= 0:
-			list = append(list, keys[at])
-		case key == "" || tree.Own(key):
-			list = append(list, engine.KeyState{Key: key, Share: engine.DefaultShare})
-		default:
-			list = append(list, engine.KeyState{Key: key, Cap: capFor(w.st, key), Share: engine.DefaultShare})
-		}
-		key = tree.Above(key)
-	}
-	return list
-}
 
 // reason is the answer in a few words.
 func (w why) reason() string {
@@ -155,51 +121,39 @@ func (w why) asked() sema.State {
 		return st
 	}
 	st.Keys = slices.Clone(st.Keys)
-	for above := tree.Above(w.key); above != ""; above = tree.Above(above) {
-		is := func(k engine.KeyState) bool { return k.Key == above }
-		isBelow := func(k engine.KeyState) bool { return tree.Above(k.Key) == above }
-		if i := slices.IndexFunc(st.Keys, is); i >= 0 && !slices.ContainsFunc(st.Keys, isBelow) {
+	for _, k := range w.st.Keys {
+		own := k.Key + engine.KeySeparator
+		if strings.HasPrefix(string(w.key), string(own)) && view.Path(w.st, k.Key)[0].Key == k.Key {
 			// The callers that it has had alone are beside those below it from now on.
-			k := st.Keys[i]
-			st.Keys = append(st.Keys, engine.KeyState{Key: above + engine.KeySeparator, Held: k.Held, Waiting: k.Waiting, Share: engine.DefaultShare})
+			st.Keys = append(st.Keys, engine.KeyState{Key: own, Held: k.Held, Waiting: k.Waiting, Share: engine.DefaultShare, InTurn: k.Waiting > 0})
 		}
 	}
-	turn := tree.InTurn(st.Keys)
-	inTurn := func(key engine.Key) bool {
-		i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key })
-		return i >= 0 && turn[i]
-	}
-	var path []engine.KeyState
 	first := len(w.before) == 0 // the permit is the first that this key waits for
-	for _, k := range w.path(st.Keys) {
-		waits := inTurn(k.Key)
+	for _, k := range view.Path(st, w.key) {
+		st.Keys = slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool { return o.Key == k.Key })
 		if first {
 			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
 		}
-		if first && !waits {
+		if first && !k.InTurn {
 			k.Before = 0
-			for i, other := range st.Keys {
+			for _, o := range st.Keys {
 				// Of two that hold as much, the one that waits already goes first.
-				if turn[i] && tree.Above(other.Key) == tree.Above(k.Key) && other.Held*engine.DefaultShare/other.Share <= k.Held*engine.DefaultShare/k.Share {
+				if o.InTurn && o.Key.Above() == k.Key.Above() && o.Held*engine.DefaultShare/o.Share <= k.Held*engine.DefaultShare/k.Share {
 					k.Before++
 				}
 			}
 		}
 		first = first && !k.Full && k.Before == 0
-		path = append(path, k)
+		st.Keys = append(st.Keys, k)
 	}
-	others := slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool {
-		return slices.ContainsFunc(path, func(k engine.KeyState) bool { return k.Key == o.Key })
-	})
-	st.Keys = append(others, path...)
 	return st
 }
 
 // holders are those whose releases help: those of the full key with the most names, or else all.
 func (w why) holders() []engine.Holder {
-	for _, k := range w.path(w.asked().Keys) {
+	for _, k := range view.Path(w.asked(), w.key) {
 		if k.Cap > 0 && k.Held+w.weight > k.Cap {
-			return slices.DeleteFunc(slices.Clone(w.st.Holders), func(h engine.Holder) bool { return !tree.In(h.Key, k.Key) })
+			return slices.DeleteFunc(slices.Clone(w.st.Holders), func(h engine.Holder) bool { return h.Key.First(k.Key.Level()) != k.Key })
 		}
 	}
 	return w.st.Holders
@@ -219,7 +173,7 @@ func (w why) text(t io.Writer, name string) {
 		return
 	}
 	keyed := len(w.st.Keys) > 0
-	fmt.Fprintf(t, "WHO\t%sWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n", keyHead(keyed))
+	fmt.Fprintf(t, "WHO\t%sWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n", keyCell(keyed, "KEY"))
 	for _, h := range view.ByToken(w.holders()) {
 		who := "holds"
 		if h.Revoked {

@@ -8,7 +8,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"sema/engine"
-	"sema/internal/tree"
 	"sema/internal/view"
 )
 
@@ -28,7 +27,7 @@ func (m *model) keyRow(k view.Key) string {
 	if k.Ruled {
 		share += "*"
 	}
-	indent := tree.Level(k.Key) - 1
+	indent := k.Key.Level() - 1
 	return m.keyColumns(strings.Repeat(" ", indent)+keyCell(k.Key, keyWidth-indent), fmt.Sprint(k.Waiting), longest, fmt.Sprint(k.Held), most, share, clean(k.Why))
 }
 
@@ -52,7 +51,7 @@ func (m *model) keyDetail() []string {
 // keyCell is a key in at most so many cells: of several names it keeps the end, as the names in front are in the rows above.
 func keyCell(key engine.Key, width int) string {
 	name := keyName(key)
-	if over := ansi.StringWidth(name) - width; over > 0 && tree.Level(key) > 1 {
+	if over := ansi.StringWidth(name) - width; over > 0 && key.Level() > 1 {
 		return ansi.TruncateLeft(name, over+1, "…")
 	}
 	return name
