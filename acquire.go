@@ -127,7 +127,7 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	case w.weight < 1 || w.weight > MaxLimit:
 		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	case names > 0 && names != strings.Count(w.key, engine.KeySeparator)+1, names > 0 && w.key == "":
-		return w, &ArgumentError{What: "key", Value: w.key, Want: fmt.Sprintf("1 … %d names that are not empty, without control characters", engine.MaxDepth)}
+		return w, &ArgumentError{What: "key", Value: w.key, Want: "names that are not empty, without control characters"}
 	case names > 0:
 		if err := engine.Key(w.key).Validate(); err != nil {
 			return w, err

@@ -38,7 +38,27 @@ func TestBadCapsAreRefused(t *testing.T) {
 	})
 }
 
-// So are paths.
+// The error of a path shows all of it, in the same words for an acquisition and for a rule.
+func TestErrorsOfPaths(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		for _, c := range []struct {
+			path []string
+			want string
+		}{
+			{[]string{""}, `sema: key "": want names that are not empty, without control characters`},
+			{[]string{"acme", ""}, `sema: key "acme/": want names that are not empty`},
+			{[]string{"", "alice"}, `sema: key "/alice": want names that are not empty`},
+			{[]string{"a", "b", "c", "d"}, `sema: key "a/b/c/d": want at most 3 names, not 4`},
+		} {
+			_, err := s.TryAcquire(t.Context(), sema.For(c.path...))
+			if of := operator(t, e).Set(t.Context(), sema.Rule{Limit: 1}, c.path...); err == nil || of == nil || err.Error() != c.want || of.Error() != c.want {
+				t.Errorf("%q: %v and %v, want %s", c.path, err, of, c.want)
+			}
+		}
+	})
+}
+
+// Paths that cannot be are refused as well.
 func TestBadPathsAreRefused(t *testing.T) {
 	half := strings.Repeat("x", 127) // two and what is between them are one key of 255 bytes
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {

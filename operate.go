@@ -107,11 +107,11 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 	}
 	switch {
 	case r == Rule{}:
-		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "one with a value"}
+		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "a Limit, Caps or a Share that is not 0"}
 	case len(path) == 0 && r.Share != 0:
 		return protocol.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
 	case len(path) > 0 && r.Caps != engine.Caps{}:
-		return protocol.Request{}, &ArgumentError{What: "caps", Value: r.Caps, Want: "none for a key"}
+		return protocol.Request{}, &ArgumentError{What: "caps", Value: r.Caps, Want: "none with a key, whose cap is Limit"}
 	case len(path) > 0:
 		return protocol.Request{Kind: protocol.SetKey, Key: string(key), Cap: r.Limit, Share: r.Share}, nil
 	}

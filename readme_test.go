@@ -17,28 +17,6 @@ import (
 	"sema/internal/fixture/pages"
 )
 
-// fenced are the blocks of code of a page in a language.
-func fenced(t *testing.T, page, language string) []string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	expect.OK(t, err)
-	var blocks []string
-	for _, b := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllSubmatch(text, -1) {
-		blocks = append(blocks, string(b[1]))
-	}
-	return blocks
-}
-
-// The way to hash a key that docs/shares.md shows is that of an example, which runs.
-func TestPageOfShares(t *testing.T) {
-	examples, err := os.ReadFile("example_keys_test.go")
-	expect.OK(t, err)
-	programs := fenced(t, "docs/shares.md", "go")
-	if hash := programs[len(programs)-1]; !strings.Contains(string(examples), hash) {
-		t.Errorf("example_keys_test.go has not\n%s", hash)
-	}
-}
-
 // What pages link to is there, and so are the targets of make that README.md names.
 func TestLinks(t *testing.T) {
 	paths, err := filepath.Glob("docs/*.md")

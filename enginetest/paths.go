@@ -205,7 +205,7 @@ var pathTests = []test{
 				e.Errorf("rule of %q: %v", names, err)
 			}
 		}
-		longest := []string{strings.Repeat("ü", 50), strings.Repeat("k", 76), strings.Repeat("k", 77)} // 255 bytes with what is between
+		longest := []string{strings.Repeat("ü", 50), strings.Repeat("k", 76), strings.Repeat("k", 77)} // 255 bytes with the separators
 		e.release(e.acquire(s, 2, sema.For(longest...)))
 	}},
 	{name: "many callers of many paths keep the caps of each level", run: func(e *env) {

@@ -187,6 +187,14 @@ func TestWrongKeysAndCaps(t *testing.T) {
 			h.want(400, "POST", "/v1/semaphores/x/hold", `{"limit":1,`+field+`}`)
 			h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":1,`+field+`}`)
 		}
+		for _, c := range [][2]string{
+			{`"caps":[1,2,3,4]`, "number of caps 4: want at most 3"},
+			{`"caps":"20,4"`, `the field \"caps\" has a value of the wrong kind: string`},
+		} {
+			if a := h.want(400, "PUT", acquireX, `{"limit":1,`+c[0]+`}`); !strings.Contains(string(a.body), c[1]) {
+				t.Errorf("%s: %s, want %s", c[0], a.body, c[1])
+			}
+		}
 		h.want(413, "PUT", acquireX, `{"limit":1,"key":["a","`+strings.Repeat("n", 10<<20)+`"]}`)
 		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
 			t.Errorf("a semaphore was created: %v, %v", names, err)
@@ -196,6 +204,24 @@ func TestWrongKeysAndCaps(t *testing.T) {
 			`"caps":[]`, `"caps":[0,0,0]`, `"caps":[2147483647, 1.0, 1e0]`,
 		} {
 			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right/permits/%d", i), `{"limit":100,`+fields+`}`)
+		}
+	})
+}
+
+// A path with an empty name, or with dots as a name, is refused. A redirect to the path without it would lead
+// a client that follows it to another key, or to the semaphore.
+func TestPathsOfKeysAreTakenAsTheyAre(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		for _, path := range []string{"keys//alice", "keys/acme//alice", "keys/acme//", "keys/..", "keys/.", "keys/acme/..", "/limit", "../x/limit"} {
+			for _, method := range []string{"PUT", "DELETE"} {
+				if a := h.want(400, method, "/v1/semaphores/x/"+path, `{"cap":1}`); !strings.Contains(string(a.body), "want %2E") {
+					t.Errorf("%s %s: %s", method, path, a.body)
+				}
+			}
+		}
+		for _, path := range []string{"keys/a%2F%2Fb", "keys/%2E%2E", "keys/acme/%2E", "keys/acme/..."} {
+			h.want(204, "PUT", "/v1/semaphores/x/"+path, `{"cap":1}`)
 		}
 	})
 }
@@ -260,7 +286,7 @@ func TestSlowClients(t *testing.T) {
 			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\n" + body:                " 401 ",
 			"POST /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                       " 405 ",
 			"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                        " 200 ",
-			"POST /v1//semaphores HTTP/1.1\r\nHost: localhost\r\n" + body:                " 307 ",
+			"POST /v1//semaphores HTTP/1.1\r\nHost: localhost\r\n" + body:                " 401 ",
 			"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\n" + body:                    " 401 ",
 			"POST /login HTTP/1.1\r\nHost: localhost\r\n" + body:                         " 404 ",
 			"GET /v1/semaphores HTTP/1.1\r\nHost: localhost\r\n" + token + body:          " 200 ",

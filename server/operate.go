@@ -41,13 +41,13 @@ func absent(name string) error {
 	return problem(http.StatusNotFound, "no-semaphore", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)
 }
 
-// find answers with the holders and waiters whose permit, caller, host or label matches, of
+// find answers with the holders and waiters whose permit, caller, key, host or label matches, of
 // all semaphores that the token may see.
 func (s *Server) find(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := r.URL.Query()
 	text := q.Get("of")
 	if text == "" || len(text) > maxText {
-		return &engine.ArgumentError{What: "of", Value: text, Want: "1 to 255 bytes of a caller's id, a permit, a host or a label"}
+		return &engine.ArgumentError{What: "of", Value: text, Want: "1 to 255 bytes of a caller's id, a permit, a key, a host or a label"}
 	}
 	answer := view.NewFound()
 	prefixes, any := rights.Among(*who, q.Get("prefix"))

@@ -102,7 +102,7 @@ func (q *acquireRequest) check() (terms client.Terms, key engine.Key, err error)
 // capsOf are the caps of a body. Those that it leaves out are 0.
 func capsOf(list []whole) (caps engine.Caps, err error) {
 	if len(list) > len(caps) {
-		return caps, &engine.ArgumentError{What: "caps", Value: len(list), Want: fmt.Sprintf("at most %d of them", len(caps))}
+		return caps, &engine.ArgumentError{What: "number of caps", Value: len(list), Want: fmt.Sprintf("at most %d", len(caps))}
 	}
 	for i, n := range list {
 		caps[i] = int(n)
@@ -149,6 +149,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
+		if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+			return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: the field %q has a value of the wrong kind: %s", kind.Field, kind.Value)
+		}
 		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ var routes = []route{
 	{"DELETE", "/v1/engine/sessions/{client}", rights.Read, (*Server).endSession},
 }
 
-func (s *Server) routes() *http.ServeMux {
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
 	for _, one := range routes {
@@ -119,7 +120,17 @@ func (s *Server) routes() *http.ServeMux {
 		})
 	}
 	mux.HandleFunc("/", s.counted("/", s.guarded(rest)))
-	return mux
+	// A ServeMux redirects from keys//alice to keys/alice, which is another key.
+	unclean := s.counted("unclean path", s.guarded(route{right: rights.Read, do: func(*Server, http.ResponseWriter, *http.Request, *access.Who) error {
+		return problem(http.StatusBadRequest, "argument", "the path has an empty name, or . or .. as a name: want %%2E for such a dot")
+	}}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); strings.HasPrefix(p, "/v1/") && path.Clean(p) != strings.TrimSuffix(p, "/") {
+			unclean(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // guarded adds to a route the check of rights, the deadline of the body, and the answer to

@@ -106,7 +106,7 @@ type Server struct {
 	options  Options
 	self     engine.Client
 	life     string // identifies this run of the server
-	mux      *http.ServeMux
+	mux      http.Handler
 	origins  *http.CrossOriginProtection
 	path     string // of PublicURL, without the slash at its end
 	toSlash  http.HandlerFunc

@@ -60,8 +60,8 @@ export interface AcquireOptions {
   slot?: boolean
   /**
    * Whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an organisation and a user
-   * of it, ["acme", "alice"]. The permit counts for each of them. The key that holds least for its share goes first, and within a
-   * key the caller that came first. It comes from authentication: a caller that makes up keys gets their shares.
+   * of it, ["acme", "alice"]. The permit counts for each of them. The key that holds the least for its share goes first, and
+   * within a key the caller that came first. Take keys from authentication: a caller that makes up keys gets a share for each.
    */
   key?: string | readonly string[]
   /** Seconds, 0 … 86400, that this caller counts as having come earlier, within its key. Default 0. */

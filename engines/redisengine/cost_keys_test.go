@@ -180,8 +180,8 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 	}
 }
 
-// A hand-over that leaves nobody waiting reads nothing but what it needs: the zset of those in turn is empty then, and
-// was not deleted.
+// A hand-over that leaves nobody waiting reads only what it needs. The zset of the keys in turn is empty then, and
+// nobody deleted it.
 func TestTheLastHandOverOfKeysReadsNoState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

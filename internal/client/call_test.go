@@ -9,8 +9,8 @@ import (
 	"sema/internal/protocol"
 )
 
-// An engine grants to all who came before an ask before it looks at the next one. So a call has its asks in
-// the order in which their callers came, behind what it gives back.
+// An engine grants to all who came before an ask before it looks at the next one. So a call has its
+// releases first, and then its asks in the order in which their callers came.
 func TestAsksOfACallAreInOrder(t *testing.T) {
 	var f flight
 	add := func(kind protocol.Kind, number uint64, waited time.Duration) {

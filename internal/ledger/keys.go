@@ -212,7 +212,7 @@ func (l *Ledger) lacking(t *ticket) *key {
 	return nil
 }
 
-// hold changes the weight held of a leaf, and of those above it.
+// hold changes the weight held of a leaf, and of each key above it.
 func (k *key) hold(weight int) {
 	for n := k.leaf(); n.up != nil; n = n.up {
 		n.held += weight

@@ -223,7 +223,7 @@ func Title(key engine.Key) string {
 // ParseCaps reads caps as engine.Caps.String prints them: by how many names a key has, with commas
 // between, and "-" or 0 where there is none. The error is an *engine.ArgumentError.
 func ParseCaps(text string) (caps engine.Caps, err error) {
-	wrong := &engine.ArgumentError{What: "caps", Value: text, Want: fmt.Sprintf("1 to %d numbers of 0 … %d with commas between, or - for none", engine.MaxDepth, engine.MaxLimit)}
+	wrong := &engine.ArgumentError{What: "caps", Value: text, Want: fmt.Sprintf("1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", engine.MaxDepth, engine.MaxLimit)}
 	words := strings.Split(text, ",")
 	for i, word := range words[:min(len(words), len(caps))] {
 		if word = strings.TrimSpace(word); word != "-" {

@@ -11,9 +11,8 @@ import (
 // Served is what Why says if nothing is in front.
 const Served = "served now"
 
-// Why says in a few words what stands in front of a permit of a weight, for a key, with
-// so many tickets of that key before it in the queue of a semaphore: the obstacle at the last
-// name of the key first. The key is "" if the permit is for none.
+// Why says in a few words what stands in front of a permit: of a weight, for a key ("" is no key),
+// with so many tickets of that key before it. The obstacle at the last name of the key comes first.
 func Why(st engine.State, key engine.Key, weight, before int) string {
 	return why(st, Path(st, key), weight, before)
 }
@@ -36,7 +35,7 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 			most, whose = k.Cap, fmt.Sprintf("the %d that %s may hold", k.Cap, called(k.Key))
 		}
 		switch {
-		case k.Full:
+		case k.Full, k.Cap > 0 && k.Held+weight > k.Cap: // an engine does not call a key full if all below it are at caps
 			text := fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
 			if i > 0 && k.Held < k.Cap && first(st, k.Key) > 1 {
 				text += fmt.Sprintf(", and its first waiter wants %d", first(st, k.Key))
@@ -52,7 +51,7 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 	case st.Paused:
 		return "paused by an operator"
 	case before == 0 && last.Waiting > 0 && !last.Full && !last.InTurn:
-		return "all that wait below it are at their caps"
+		return strings.Join(append([]string{"all that wait below it are at their caps"}, obstacles...), "; ")
 	case before > 0 && len(obstacles) == 1 && free > 0 && first(st, last.Key) > free:
 		return fmt.Sprintf("%s; the first wants %d, %s", obstacles[0], first(st, last.Key), room)
 	case len(obstacles) > 0:

@@ -78,6 +78,7 @@ func TestWhyByLevel(t *testing.T) {
 		{"nothing", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "served now"},
 		{"next", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 9, 0, "acme/alice is next; wants 9, 8 of 30 free"},
 		{"leaf full", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
+		{"both full, and only the leaf is the engine's reason", []engine.KeyState{state("acme", engine.KeyState{Held: 20, Cap: 20, Waiting: 1}), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; acme holds 20 of its 20"},
 		{"parent full", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "acme holds 20 of its 20"},
 		{"both full", []engine.KeyState{full("acme", 20, 20), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; acme holds 20 of its 20"},
 		{"behind at a full parent", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 2, "behind 2 others of acme/alice; acme holds 20 of its 20"},
@@ -121,11 +122,13 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	keys := []engine.KeyState{
 		{Key: "beta", Waiting: 1, Share: 100, InTurn: true}, {Key: nested("beta/"), Waiting: 1, Share: 100, InTurn: true},
 		{Key: nested("acme/alice"), Held: 4, Cap: 4, Waiting: 1, Share: 100, Full: true}, {Key: "acme", Held: 4, Waiting: 1, Share: 100},
+		{Key: nested("gamma/carol"), Held: 1, Cap: 1, Waiting: 1, Share: 100, Full: true}, {Key: "gamma", Held: 3, Cap: 2, Waiting: 1, Share: 100},
 	}
-	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}}}
+	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}, {Key: nested("gamma/carol"), Weight: 1}}}
 	want := map[engine.Key]string{
 		"beta": "beta is next; 0 of 9 free", nested("beta/"): "the caller of beta itself is next; 0 of 9 free",
 		nested("acme/alice"): "acme/alice holds 4 of its 4", "acme": "all that wait below it are at their caps",
+		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2", "gamma": "all that wait below it are at their caps; gamma holds 3 of its 2",
 	}
 	for _, k := range view.KeysOf(st) {
 		if k.Why != want[k.Key] {

@@ -133,9 +133,9 @@ func TestPagesShell(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for page, prints := range map[string][]string{
-		"docs/limits.md": {"db: limit 10, 2 per key (pinned), paused"},
+		"docs/limits.md": {"db: limit 10, caps 4,2 (pinned), paused"},
 		"docs/shares.md": {
-			"\napi: limit 20, 2 per key (pinned), used 0, free 20, waiting 0\n", "\nacme  0     5    300    0        -        \n",
+			"\nllm: limit 200, caps 20,4 (pinned), used 0, free 200, waiting 0\n", "\nbeta  0     50   300    0        -        \n",
 			"nothing: a permit of weight 1 is free now",
 		},
 	} {

@@ -158,7 +158,7 @@ R.has_room = function(s, k, weight)
   return not k
 end
 
--- hold changes the weight held of a leaf and of those above it; count changes their number of tickets.
+-- hold changes the weight held of a leaf and of each key above it. count changes their number of tickets.
 R.hold = function(s, k, weight)
   while k do
     k.held, k.changed = k.held + weight, true

@@ -116,9 +116,9 @@ class Semaphore:
         timeout: seconds; None: as long as it takes. weight: how much of the limit it takes.
         label: shown to operators. slot: have an index below the limit that nobody else with a slot has.
         key: whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an
-        organisation and a user of it, ("acme", "alice"). The permit counts for each of them. Who holds least for its
-        share goes first, and within a key who came first. It comes from authentication: who makes up keys gets
-        their shares. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
+        organisation and a user of it, ("acme", "alice"). The permit counts for each of them. The key that holds the
+        least for its share goes first, and within a key the caller that came first. Take keys from authentication: a
+        caller that makes up keys gets a share for each. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then.
         """
         wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, head_start)

@@ -54,6 +54,8 @@ func (p *program) limitCommand() *cobra.Command {
 			return usage("one of them", "--unset and N, --share or --caps exclude each other")
 		case given("share") && !given("key"):
 			return usage("--key K", "--share %d needs --key", share)
+		case given("share") && share == 0: // to the library it means as before
+			return usage("--share 100", "share 0: want 1 … %d", engine.MaxShare)
 		case given("key") && given("caps"):
 			return usage("one of them", "--key and --caps exclude each other")
 		}
@@ -91,6 +93,10 @@ func (p *program) limitCommand() *cobra.Command {
 			return p.writeJSON(doc)
 		case unset:
 			return p.write("%d, and forgotten once idle\n", after.Limit)
+		case given("caps") && after.Caps == sema.Caps{}:
+			return p.write("%d, no caps\n", after.Limit)
+		case given("caps"):
+			return p.write("%d, caps %v\n", after.Limit, after.Caps)
 		}
 		return p.write("%d\n", after.Limit)
 	})

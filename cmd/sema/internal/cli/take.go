@@ -114,7 +114,7 @@ func keyFlag(cmd *cobra.Command, key *engine.Key, help string) {
 func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
 	cmd.Flags().Var(&read{by: func(text string) (err error) {
 		if *caps, err = view.ParseCaps(text); err != nil {
-			return usage("--caps 20,4", "--caps %s: want a number for keys of one name, for those of two, and for those of three, with commas between; - is none", printable(text, 60))
+			return usage("--caps 20,4", "--caps %s: want 1 to %d numbers of 0 … %d with commas between, for keys of one name, of two, of three; - is no cap", quote(printable(text, 60)), engine.MaxDepth, engine.MaxLimit)
 		}
 		return nil
 	}}, "caps", help)

@@ -16,6 +16,7 @@ import (
 const whyHelp = `Say who is in front of a permit: who holds the semaphore, since when, and who
 waits. Without PERMIT it is about a run that would ask now, with weight -w and
 key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
+At a full key it lists only the holders of that key, and of the keys below it.
 
   sema why downloads
   sema why api --key acme/alice`
@@ -50,7 +51,8 @@ func (p *program) whyCommand() *cobra.Command {
     reason (what is in front, at the last name of the key first), position
     (from 1, among those of its key; 0: it does not wait), weight_before (of the
     waiters of its key before it)
-  holders, before: lists as "sema show --json" has them as holders and waiters`)
+  holders, before: lists as "sema show --json" has them as holders and waiters;
+    at a full key, holders are those of that key and of the keys below it`)
 	return cmd
 }
 
@@ -147,6 +149,16 @@ func (w why) asked() sema.State {
 	return st
 }
 
+// holders are those whose releases help: those of the full key with the most names, or else all.
+func (w why) holders() []engine.Holder {
+	for _, k := range view.Path(w.asked(), w.key) {
+		if k.Cap > 0 && k.Held+w.weight > k.Cap {
+			return slices.DeleteFunc(slices.Clone(w.st.Holders), func(h engine.Holder) bool { return h.Key.First(k.Key.Level()) != k.Key })
+		}
+	}
+	return w.st.Holders
+}
+
 // text is the answer for human eyes. Text that others wrote is made printable.
 func (w why) text(t io.Writer, name string) {
 	subject := "a run that asks now"
@@ -157,20 +169,21 @@ func (w why) text(t io.Writer, name string) {
 		subject += " for " + printable(w.key.String(), 60)
 	}
 	fmt.Fprintf(t, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
-	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
+	if w.position == 0 || len(w.holders())+len(w.before) == 0 {
 		return
 	}
-	fmt.Fprintf(t, "WHO\tWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n")
-	for _, h := range view.ByToken(w.st.Holders) {
+	keyed := len(w.st.Keys) > 0
+	fmt.Fprintf(t, "WHO\t%sWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n", keyCell(keyed, "KEY"))
+	for _, h := range view.ByToken(w.holders()) {
 		who := "holds"
 		if h.Revoked {
 			who = "holds, revoked"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, held(h),
+		fmt.Fprintf(t, "%s\t%s%d\t%s\t%s\t%d\t%s\t%s\n", who, keyCell(keyed, h.Key), h.Weight, held(h),
 			printable(h.Client.Host, 60), h.Client.PID, h.ID, printable(h.Client.Label, 60))
 	}
 	for _, x := range w.before {
-		fmt.Fprintf(t, "waits\t%d\t%s\t%s\t%d\t%s\t%s\n", x.Weight, brief(x.Waiting),
+		fmt.Fprintf(t, "waits\t%s%d\t%s\t%s\t%d\t%s\t%s\n", keyCell(keyed, x.Key), x.Weight, brief(x.Waiting),
 			printable(x.Client.Host, 60), x.Client.PID, x.ID, printable(x.Client.Label, 60))
 	}
 }
@@ -192,7 +205,7 @@ type whyJSON struct {
 
 func (w why) json(name string) whyJSON {
 	part := w.st
-	part.Waiters = w.before
+	part.Holders, part.Waiters = w.holders(), w.before
 	shown := view.Of(name, part)
 	return whyJSON{
 		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Key: w.key, Weight: w.weight,
