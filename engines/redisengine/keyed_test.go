@@ -45,7 +45,7 @@ func TestAClientWithoutKeysSharesASemaphoreWithKeys(t *testing.T) {
 	status(b(protocol.Ask, 2, "", true), protocol.Queued)
 	st, err := s.State(expect.Within(t))
 	expect.OK(t, err)
-	if got := fmt.Sprint(st.Keys); got != `[{ 1 1 0 100 false false 1} {acme 1 1 0 100 false false 0}]` && got != `[{acme 1 1 0 100 false false 0} { 1 1 0 100 false false 1}]` {
+	if got := fmt.Sprint(st.Keys); got != `[{ 1 1 0 100 false false true 1} {acme 1 1 0 100 false false true 0}]` && got != `[{acme 1 1 0 100 false false true 0} { 1 1 0 100 false false true 1}]` {
 		t.Error(got)
 	}
 	status(a(protocol.Release, 1, "", false), protocol.Done)
