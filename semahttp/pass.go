@@ -49,15 +49,14 @@ func (p *pass) context(parent context.Context) context.Context { return p.permit
 
 // over is why the permit ended, if it was not by release.
 func (p *pass) over() error {
+	if err := p.permit.Err(); err != nil && !errors.Is(err, sema.ErrReleased) {
+		p.why.CompareAndSwap(nil, &limitError{p.name, err})
+	}
+	// It is read after the permit, because release notes it before the permit says that it was released.
 	if why := p.why.Load(); why != nil {
 		return why
 	}
-	err := p.permit.Err()
-	if err == nil || errors.Is(err, sema.ErrReleased) {
-		return nil
-	}
-	p.why.CompareAndSwap(nil, &limitError{p.name, err})
-	return p.why.Load()
+	return nil
 }
 
 // release gives the pass back. It is called once. What the engine does not confirm
