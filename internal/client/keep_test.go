@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sema/engine"
 	"sema/internal/protocol"
 )
 
@@ -172,4 +173,24 @@ func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
 		t.Errorf("sends %+v, want the release of what may be queued", c.Requests)
 	}
 	_ = held
+}
+
+// While nobody else waits, it is no matter whom a ticket is for. Then another client's caller comes, who
+// came before the one that has the ticket now.
+func TestWhoHasATicketIsToldWhenOthersWait(t *testing.T) {
+	s := begin(t, keepsPermits)
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	first := s.acquire()
+	s.answers(s.sends("ask2"))
+	s.later(time.Second)
+	s.m.Cancel(s.now, first)
+	s.acquire() // has its ticket
+	s.sends("")
+	s.other(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: "other", Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Waited: 500 * time.Millisecond, Wait: true})
+	s.told()
+	s.answers(s.sends("ask2"))
+	if st := s.ledger.State(s.now.Microseconds()); len(st.Waiters) != 2 || st.Waiters[0].ID != "other-1-1" {
+		t.Errorf("in this order wait %+v", st.Waiters)
+	}
 }
