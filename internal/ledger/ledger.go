@@ -172,8 +172,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if acts {
 		l.fence(now, client, c.Number+1)
 	}
-	l.grant(now, last)
-	l.watch(now, asker)
+	l.grantAndWatch(now, asker)
 	recalled := l.recall(now, refused || waits)
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
@@ -599,8 +598,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.drop(t.id)
 		}
 	}
-	l.grant(now, last)
-	l.watch(now, engine.ID{})
+	l.grantAndWatch(now, engine.ID{})
 }
 
 // Over reports whether the semaphore does not exist: never used, or idle for

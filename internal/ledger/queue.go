@@ -78,22 +78,30 @@ func (l *Ledger) first(k *key, r *protocol.Request, place int64) bool {
 // silent reports whether the client of a ticket has not asked again in time.
 func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
+// grantAndWatch hands out free weight, and finds somebody to watch. What watch drops may have held up others.
+func (l *Ledger) grantAndWatch(now int64, asker engine.ID) {
+	l.grant(now, last)
+	for l.watch(now, asker) {
+		l.grant(now, last)
+	}
+}
+
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. An ask is answered with that time; so only a lease that ends before
 // all that were known needs a message, to the last ticket of the last path. Clients that
-// cannot be notified, and know it, ask often enough.
-func (l *Ledger) watch(now int64, asker engine.ID) {
+// cannot be notified, and know it, ask often enough. dropped reports whether watch has dropped tickets.
+func (l *Ledger) watch(now int64, asker engine.ID) (dropped bool) {
 	first, held := l.NextEnd()
 	if l.Watched || !held || len(l.tickets) == 0 {
 		l.alarm, l.watcher = 0, engine.ID{}
-		return
+		return false
 	}
 	if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
-		return
+		return false
 	}
 	l.alarm, l.watcher = first, asker
 	if l.tickets[asker] != nil {
-		return
+		return false
 	}
 	leaves := l.keys.leaves()
 	slices.SortFunc(leaves, func(a, b *key) int { return strings.Compare(b.path(), a.path()) })
@@ -105,14 +113,15 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 				if n := l.tell(t.via); n.Recheck == 0 {
 					n.Recheck = until(now, first)
 				}
-				return
+				return dropped
 			case t.silent(now) || !t.insist:
-				l.drop(t.id)
+				dropped = l.drop(t.id)
 			}
 			l.turns--
 		}
 	}
 	l.alarm, l.watcher = 0, engine.ID{}
+	return dropped
 }
 
 // enqueue puts a ticket into its place. Its leaf is repositioned then.

@@ -95,7 +95,10 @@ while at <= #call do
 end
 R.grant(s, math.huge)
 R.write_holders(s)
-R.watch(s)
+while R.watch(s) do
+  R.grant(s, math.huge)
+  R.write_holders(s)
+end
 local marked = 0
 if s.keepers > now or keep_for > 0 then
   local recalled = R.recall(s, s.refused or s.asker)

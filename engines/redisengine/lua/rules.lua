@@ -195,12 +195,12 @@ end,
 -- watch makes sure that a waiting client calls when the first lease ends. It chooses the
 -- last ticket of the last path whose client can be notified. Most steps need not read the
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
--- notified know it, and ask often enough.
+-- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have held up others.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local first = R.next_look(s)
     if not first then return end
-    local n, stay = 1, 0 -- number of tickets to read at once, and of those that insist
+    local n, stay, dropped = 1, 0, false -- number of tickets to read at once, and of those that insist
     for line = s.only and 3 or 10, 3, -7 do
       local passed = 0
       while s.queued > stay and s.turns > 0 do
@@ -213,10 +213,12 @@ watch = function(s)
           if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
             local news = R.tell(s, (R.via(s, id)))
             s.watcher, news.recheck = id, news.recheck or math.max(1, first - s.now)
-            return
+            return dropped
           elseif (ticket or 0) > s.now and insist == 1 then
             passed, stay = passed + 1, stay + 1
-          elseif not R.drop(s, id) then
+          elseif R.drop(s, id) then
+            dropped = true
+          else
             R.unqueue(s, id, {line = line})
           end
           s.turns = s.turns - 1
@@ -225,6 +227,8 @@ watch = function(s)
       end
     end
     if s.queued > stay and s.turns > 0 then return R.repair(s, 'q') end -- a line was deleted
+    s.alarm, s.watcher = 0, ''
+    return dropped
   end
   s.alarm, s.watcher = 0, ''
 end,
