@@ -86,7 +86,6 @@ var planted = []struct {
 	{"the cap of a key above others is compared without the new weight", keysFile, "return weight <= most && weight > most-k.held", "return weight <= most && (k.own == nil && weight > most-k.held || 0 >= most-k.held)", false},
 	{"only keys of one name have a cap", keysFile, "case k.depth > 0 && l.keys.caps[k.depth-1] > 0:", "case k.depth == 1 && l.keys.caps[0] > 0:", false},
 	{"a key's own callers have the cap of the keys below it", keysFile, "k.own = &key{name: k.name + engine.KeySeparator, up: k,", "k.own = &key{name: k.name + engine.KeySeparator, up: k, depth: k.depth + 1,", false},
-	{"a key holds up its first ticket, though one below it does", keysFile, "case l.holdsUp(k, t):", "case l.lacks(k, t.id.Weight):", false},
 	{"there is room while somebody is in turn below a full key", ledgerKeepFile, "return l.keys.ready == 0", "return len(l.keys.root.turn) == 0", false},
 	{"a key that gets the first below it begins anew", keysFile, "\tl.stepOut(k)\n\tk.own =", "\tl.stepOut(k)\n\tk.seq = 0\n\tk.own =", false},
 	{"a key that gets the first below it forgets what its callers hold", keysFile, "held: k.held, waiting: k.waiting", "waiting: k.waiting", false},
