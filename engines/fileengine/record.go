@@ -98,15 +98,17 @@ func (rec *record) encode() []byte {
 		w.Duration(q.Lease)
 		w.Duration(q.Ticket)
 		w.Duration(q.Waited)
-		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil)
+		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil, deep(q.Caps))
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
 		w.Text(q.Key)
-		for _, c := range q.Caps {
-			w.Int(int64(c))
-		}
+		w.Int(int64(q.Caps[0]))
 		w.Int(int64(q.Cap))
 		w.Int(int64(q.Share))
+		if deep(q.Caps) {
+			w.Int(int64(q.Caps[1]))
+			w.Int(int64(q.Caps[2]))
+		}
 		if q.Who != nil {
 			w.Who(*q.Who)
 		}
@@ -124,6 +126,10 @@ func (rec *record) encode() []byte {
 	return w.B
 }
 
+// deep reports whether there are caps for keys of more than one name. Without them a record has the bytes that
+// releases write which know keys of one name alone.
+func deep(c engine.Caps) bool { return c[1] != 0 || c[2] != 0 }
+
 func decodeRecord(payload []byte) (rec record, ok bool) {
 	r := &pack.Reader{B: string(payload)}
 	rec.At, rec.Reap, rec.Lost, rec.Client = r.Int(), r.Texts(), r.Texts(), r.Text()
@@ -134,14 +140,13 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		for range r.Count() {
 			q := protocol.Request{Kind: protocol.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
 			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
-			named, reports, auto := false, false, false
-			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
+			named, reports, auto, levels := false, false, false, false
+			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto, &levels)
 			q.Behind, q.Token = int(r.Int()), r.Int()
-			q.Key = r.Text()
-			for i := range q.Caps {
-				q.Caps[i] = int(r.Int())
+			q.Key, q.Caps[0], q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
+			if levels {
+				q.Caps[1], q.Caps[2] = int(r.Int()), int(r.Int())
 			}
-			q.Cap, q.Share = int(r.Int()), int(r.Int())
 			if named {
 				who := r.Who()
 				q.Who = &who

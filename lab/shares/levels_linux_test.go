@@ -22,7 +22,7 @@ import (
 // at each level. Some of it is asked for by the organisation itself.
 func organisations(seed uint64) World {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := World{Name: "levels", Order: Shares, Limit: 6 + r.IntN(6), Processes: 4, Seed: seed, Rounds: 30, Kill: true, Lease: time.Second}
+	w := World{Name: "levels", Order: Shares, Limit: 6 + r.IntN(6), Processes: 4, Seed: seed, Rounds: 30, Kill: true, Lease: 3 * time.Second}
 	w.Caps = sema.Caps{2 + r.IntN(w.Limit), 1 + r.IntN(4), 1 + r.IntN(3)}
 	most := min(w.Caps[0], w.Caps[1], w.Caps[2], 3)
 	for org := range 3 {
