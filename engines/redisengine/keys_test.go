@@ -199,7 +199,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	for _, raw := range []string{"sem2", "sem9", "sem4" + strings.Repeat("\x00", 300), "sem2" + strings.Repeat("\xff", 20)} {
+	for _, raw := range []string{"sem2", "sem9", "sem5" + strings.Repeat("\x00", 300), "sem2" + strings.Repeat("\xff", 20)} {
 		expect.OK(t, rdb.HSet(expect.Within(t), "sema:{x}:state", "", raw).Err())
 		s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 		try := func() error {
@@ -424,3 +424,35 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 }
 
 func sameDump(a, b map[string]string) bool { return maps.Equal(a, b) }
+
+// Keys have another layout than in releases that know sem3 alone. Neither release takes the other's records for
+// its own: the state is let alone until it has ended.
+func TestKeysOfAnotherLayoutAreLetAlone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb, ctx := server.Client(), expect.Within(t)
+	for key, mark := range map[string]string{"acme": "sem3", "": "sem4"} {
+		expect.OK(t, rdb.FlushAll(ctx).Err())
+		s := openSem(t, engineAt(t, server.Addr()), "x", 2, nil)
+		option := sema.AcquireOption{}
+		if key != "" {
+			option = sema.For(key)
+		}
+		_, err := s.Acquire(ctx, option)
+		expect.OK(t, err)
+		raw, err := rdb.HGet(ctx, "sema:{x}:state", "").Result()
+		expect.OK(t, err)
+		expect.OK(t, rdb.HSet(ctx, "sema:{x}:state", "", mark+raw[4:]).Err())
+		before := dump(t, rdb)
+		_, err = s.TryAcquire(ctx, option, sema.AnswerWithin(100*time.Millisecond))
+		engineError(t, err, "has keys in another layout", "bring all programs", true)
+		within, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		_, err = s.State(within)
+		cancel()
+		engineError(t, err, "has keys in another layout", "bring all programs", true)
+		if !sameDump(before, dump(t, rdb)) {
+			t.Errorf("%s: the state was changed", mark)
+		}
+		expect.OK(t, rdb.HSet(ctx, "sema:{x}:state", "", raw).Err())
+	}
+}

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// beOfTheNextRelease makes this process act like the next release. That release's state has another layout, sem4,
+// beOfTheNextRelease makes this process act like the next release. That release's state has another layout, sem5,
 // with one more number in front. As docs/compatibility.md demands, it reads both layouts. It writes the older one
 // while an older release wrote or asked a moment ago, and while a holder or waiter cannot read the newer one.
 func beOfTheNextRelease() {
@@ -16,7 +16,7 @@ func beOfTheNextRelease() {
 		}
 		return strings.ReplaceAll(text, from, to)
 	}
-	words := replace(lua("words"), "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem4', 'sem3', 1000000
+	words := replace(lua("words"), "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem5', 'sem3', 1000000
 local older, seen = true, 0 -- whether to write the older layout, and when that was last needed
 `)
 	number := "local STATE = '<c4dddddddddddBs'"
@@ -57,5 +57,5 @@ end
 }
 
 // ofTheNextRelease gives the engine's clients names that mark them as readers of
-// sem4.
-func (e *Engine) ofTheNextRelease() { e.clients = e.clients[:1] + "4" + e.clients[2:] }
+// sem5.
+func (e *Engine) ofTheNextRelease() { e.clients = e.clients[:1] + "5" + e.clients[2:] }

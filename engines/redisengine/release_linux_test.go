@@ -75,7 +75,7 @@ func TestReleasesShareASemaphore(t *testing.T) {
 			t.Error("the older release cannot read the state that it uses")
 		}
 		second.Leave()
-		expect.Until(t, "the state has the newer layout", inLayout("sem4"))
+		expect.Until(t, "the state has the newer layout", inLayout("sem5"))
 
 		fifth := crew.Join(start(false)) // is served, although it cannot read the newer layout
 		if !inLayout("sem3")() {

@@ -47,7 +47,7 @@ func (k *keeping) asNew(c *claim) bool {
 
 // allow takes in what may be done with released permits from now on.
 func (k *keeping) allow(l protocol.Leave, until time.Duration) {
-	if k.leave == leaveKeep && l != leaveKeep && k.lines.moved { // others wait now: it matters whom each ticket is for
+	if k.leave == leaveKeep && l != leaveKeep && k.lines.moved { // others wait now: the engine needs to know the caller of each ticket
 		for _, c := range k.claims.all {
 			if c.moved && c.stage == queued && c.holder != nil {
 				k.claims.push(c)

@@ -175,8 +175,8 @@ func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
 	_ = held
 }
 
-// While nobody else waits, it is no matter whom a ticket is for. Then another client's caller comes, who
-// came before the one that has the ticket now.
+// While nobody else waits, the engine need not know that a ticket has another caller now. Then a caller of
+// another client asks, who came before that one.
 func TestWhoHasATicketIsToldWhenOthersWait(t *testing.T) {
 	s := begin(t, keepsPermits)
 	s.acquire()

@@ -14,7 +14,11 @@ import (
 
 // form is how the bytes of a Snapshot are laid out. It changes with them. Later forms go on
 // with the release that wrote them, for the error of those who do not know them.
-const form = 1
+// Without keys a snapshot has form 1. With keys it has form 2, in which keys have several names.
+const (
+	form      = 1
+	keyedForm = 2
+)
 
 var (
 	// ErrForm says that another version of sema wrote a snapshot.
@@ -31,7 +35,12 @@ var (
 // beyond that. Names recur: each is written once.
 func (s *Snapshot) Append(w *pack.Writer) {
 	n := names{seen: map[string]uint64{"": 1}}
-	w.Uint(form)
+	if s.Keyed {
+		w.Uint(keyedForm)
+		w.Text(engine.Version)
+	} else {
+		w.Uint(form)
+	}
 	w.Int(s.Token)
 	w.Int(int64(s.Limit))
 	w.Bits(s.Pinned, s.Paused)
@@ -108,8 +117,11 @@ func (s *Snapshot) Append(w *pack.Writer) {
 
 // ReadSnapshot reads what Append wrote. The error is ErrForm or ErrDamaged.
 func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
-	if f := r.Uint(); f != form && !r.Bad {
-		return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(r.Text(), "?"), engine.Version, form)
+	f := r.Uint()
+	if f != form {
+		if by := r.Text(); f != keyedForm && !r.Bad {
+			return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(by, "?"), engine.Version, keyedForm)
+		}
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
@@ -156,14 +168,21 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 		s.Auto = ReportedAuto{engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}, s.Token + r.Int()}
 	}
 	if r.Bits(&s.Keyed); s.Keyed {
-		for i := range s.Caps {
-			s.Caps[i] = int(r.Int())
+		levels := s.Caps[:1]
+		if f == keyedForm {
+			levels = s.Caps[:]
+		}
+		for i := range levels {
+			levels[i] = int(r.Int())
 		}
 		s.Time, s.Seq, s.Epoch = r.Int(), r.Int(), int(r.Int())
 		for range r.Count() {
 			k := RecordedKey{Name: n.readText(r)}
 			r.Bits(&k.Ruled, &k.Full, &k.Above)
-			k.Time, k.Cap, k.Share, k.Base, k.Seq, k.Epoch = r.Int(), int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
+			if f == keyedForm {
+				k.Time = r.Int()
+			}
+			k.Cap, k.Share, k.Base, k.Seq, k.Epoch = int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
 			s.Keys = append(s.Keys, k)
 		}
 	}

@@ -146,6 +146,9 @@ func Load(s Snapshot) *Ledger {
 	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
 		first := k.first()
 		l.stepOut(k)
+		if k.waiting == 0 {
+			k.seq = 0 // form 1 has what it was
+		}
 		switch r, known := recorded[k]; {
 		case !known, r.Seq == 0 && k.waiting > 0: // it began to wait after its record was read
 			l.stepIn(k)

@@ -197,7 +197,8 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 		}
 		first := leaf.queue[0].ID
 		if first != grants[0].ID && after.entry(first) != nil && !dropped && first.Weight > now.Limit-now.root.held {
-			// Nothing more was granted, until the step dropped whom it could not tell when the first lease ends.
+			// Then the step dropped tickets of clients that it could not tell of the end of the first lease. The others
+			// may be in another order without them.
 			dropped = true
 			for _, t := range now.tenants {
 				t.queue = slices.DeleteFunc(t.queue, func(r *ledger.Recorded) bool { return after.entry(r.ID) == nil && !granted[r.ID] })
