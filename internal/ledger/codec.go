@@ -118,10 +118,11 @@ func (s *Snapshot) Append(w *pack.Writer) {
 // ReadSnapshot reads what Append wrote. The error is ErrForm or ErrDamaged.
 func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 	f := r.Uint()
-	if f != form {
-		if by := r.Text(); f != keyedForm && !r.Bad {
-			return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(by, "?"), engine.Version, keyedForm)
-		}
+	switch {
+	case f == keyedForm:
+		r.Text() // the release
+	case f != form && !r.Bad:
+		return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(r.Text(), "?"), engine.Version, keyedForm)
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
