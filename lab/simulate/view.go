@@ -107,13 +107,6 @@ func (v *view) capOf(t *tenant) int {
 // key is the key by which callers know a leaf.
 func (t *tenant) key() string { return strings.TrimSuffix(t.Name, engine.KeySeparator) }
 
-// is reports whether a key is another one, or above it.
-func (t *tenant) is(below *tenant) bool {
-	for ; below != nil && below != t; below = below.up {
-	}
-	return below != nil
-}
-
 // lacks reports whether a key must give back something before it may have a weight. A weight
 // beyond the cap is not held up by that: its ticket is dropped.
 func (t *tenant) lacks(weight int) bool { return weight <= t.most && weight > t.most-t.held }
