@@ -1,12 +1,14 @@
 package sema
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // AcquireOption changes one acquisition. The zero value changes nothing. Of several options of
@@ -27,6 +29,7 @@ const (
 	waitOption
 	answerOption
 	headStartOption
+	takeOption
 )
 
 // Weight takes n of the limit, all of it at once or nothing: 1 … MaxLimit. Default: 1. A weight
@@ -54,6 +57,18 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // hand-off about twice as long.
 func For(path ...string) AcquireOption {
 	return AcquireOption{kind: keyOption, n: int64(len(path)), text: strings.Join(path, engine.KeySeparator)}
+}
+
+// Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
+// its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
+// nobody holds one pool while it waits for another. Who waits for a pool holds up those alone that want some of it.
+// The first that waits for a pool keeps free for itself all that it wants, so that one that wants much is not passed for
+// ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
+// 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
+// pool. Default: no pool. Cost: as of For; while some wait for pools, a step looks at each set of
+// pools that is waited for, of which there may be 16: another one fails with a *BusyError.
+func Take(pool string, n int) AcquireOption {
+	return AcquireOption{kind: takeOption, n: int64(n), text: pool}
 }
 
 // Label is shown to operators beside the permit or the wait: "job 7". At most 255 bytes of
@@ -93,7 +108,7 @@ const maxHeadStart = 24 * time.Hour
 // wish is what the options of an acquisition come to.
 type wish struct {
 	weight    int
-	key       string
+	key       string // and what it takes of pools, see protocol.Counted
 	label     string
 	wait      bool          // queue if need be
 	most      time.Duration // so long; 0: as the context says
@@ -104,7 +119,7 @@ type wish struct {
 // fold makes a wish of options. Its errors are *ArgumentErrors.
 func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	w = wish{weight: 1, wait: wait}
-	names := 0
+	names, takes := 0, map[string]int(nil)
 	for _, o := range options {
 		switch d := time.Duration(o.n); o.kind {
 		case weightOption:
@@ -121,6 +136,11 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 			}
 		case headStartOption:
 			w.headStart = d
+		case takeOption:
+			if takes == nil {
+				takes = map[string]int{}
+			}
+			takes[o.text] = int(o.n)
 		}
 	}
 	switch {
@@ -130,6 +150,13 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		return w, &ArgumentError{What: "key", Value: w.key, Want: "names that are not empty, without control characters"}
 	case names > 0:
 		if err := engine.Key(w.key).Validate(); err != nil {
+			return w, err
+		}
+	}
+	if takes != nil {
+		pools, err := engine.NewPools(takes, 1)
+		w.key = protocol.Counted(w.key, pools)
+		if err := cmp.Or(err, protocol.ValidateCounted(w.key)); err != nil {
 			return w, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sema/engine"
 	"sema/internal/class"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // Errors. Compare with errors.Is: what is returned names the semaphore as well. Each error
@@ -50,6 +51,10 @@ var (
 
 	// ErrNotFound: the engine has no such semaphore. Nothing was changed.
 	ErrNotFound = class.ErrNotFound
+
+	// ErrNoPool: the semaphore has no pool of the name that Take gave, see Options.Pools. The
+	// error names the pool. Nothing was changed.
+	ErrNoPool = errors.New("sema: no such pool")
 )
 
 var (
@@ -72,14 +77,28 @@ type LimitError struct {
 
 	StoredCaps engine.Caps
 	WantedCaps engine.Caps
+
+	StoredPools engine.Pools
+	WantedPools engine.Pools
 }
 
-// Error names both limits.
+// Error names both limits, and caps and pools if they differ.
 func (e *LimitError) Error() string {
-	if e.StoredCaps == e.WantedCaps {
-		return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
+	stored, wanted := "", ""
+	if e.StoredCaps != e.WantedCaps {
+		stored, wanted = " and "+withCaps(e.StoredCaps), " and "+withCaps(e.WantedCaps)
 	}
-	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, withCaps(e.StoredCaps), e.Wanted, withCaps(e.WantedCaps))
+	if e.StoredPools != e.WantedPools {
+		stored, wanted = stored+" and "+withPools(e.StoredPools), wanted+" and "+withPools(e.WantedPools)
+	}
+	return fmt.Sprintf("sema: %q has limit %d%s, not %d%s", e.Name, e.Stored, stored, e.Wanted, wanted)
+}
+
+func withPools(p engine.Pools) string {
+	if p == "" {
+		return "no pools"
+	}
+	return "pools " + string(p)
 }
 
 func withCaps(c engine.Caps) string {
@@ -90,9 +109,10 @@ func withCaps(c engine.Caps) string {
 }
 
 // WeightError says that a request weighs more than the stored limit, or more than the cap
-// of its key, and could never be granted. Nothing was changed.
+// of its key, or takes more of a pool than there is, and could never be granted. Nothing was changed.
 type WeightError struct {
 	Name   string
+	Pool   string     // of which there are Limit, and Weight was to be taken; "": it is not about a pool
 	Key    engine.Key // whose cap is the least, the key asked for or one above it; "": it is the limit
 	Weight int
 	Limit  int // that, or the cap
@@ -100,15 +120,18 @@ type WeightError struct {
 
 // Error names the weight and the limit.
 func (e *WeightError) Error() string {
-	if e.Key != "" {
+	switch {
+	case e.Pool != "":
+		return fmt.Sprintf("sema: %d of pool %q is above the %d that %q has", e.Weight, e.Pool, e.Limit, e.Name)
+	case e.Key != "":
 		return fmt.Sprintf("sema: weight %d is above the %d that key %q of %q may hold", e.Weight, e.Limit, e.Key.String(), e.Name)
 	}
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
 
 // BusyError says that an acquisition was refused at once, because too many wait before it:
-// Options.MaxWaiting of them, or so many that its context's deadline would end the wait. It
-// is an ErrBusy. Nothing was changed.
+// Options.MaxWaiting of them, or so many that its context's deadline would end the wait; or because callers
+// wait for 16 other combinations of pools, see Take. It is an ErrBusy. Nothing was changed.
 type BusyError struct {
 	Name string
 
@@ -130,10 +153,12 @@ func (s *Semaphore) reason(e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
 		return s.busy
+	case client.TooManySets:
+		return &BusyError{Name: s.name}
 	case client.Busy:
 		return &BusyError{Name: s.name, RetryAfter: e.Wait/2 + rand.N(e.Wait+1)}
 	case client.TooHeavy:
-		return &WeightError{Name: s.name, Key: engine.Key(e.A.Key).First(e.Depth), Weight: e.A.Weight(), Limit: e.Limit}
+		return s.tooHeavy(e)
 	case client.LimitIsAnother:
 		return s.limitError(e)
 	case client.Gone:
@@ -153,9 +178,24 @@ func (s *Semaphore) reason(e client.Event) error {
 	return named(errNotRenewed, s.name)
 }
 
+// tooHeavy says of what there is less than an acquisition wants.
+func (s *Semaphore) tooHeavy(e client.Event) error {
+	key, takes := protocol.SplitCounted(e.A.Key)
+	at := 0
+	for pool, n := range takes.All() {
+		switch at++; {
+		case at == e.Pool && e.Limit == 0:
+			return fmt.Errorf("%w: %q has no pool %q", ErrNoPool, s.name, pool)
+		case at == e.Pool:
+			return &WeightError{Name: s.name, Pool: pool, Weight: n, Limit: e.Limit}
+		}
+	}
+	return &WeightError{Name: s.name, Key: engine.Key(key).First(e.Depth), Weight: e.A.Weight(), Limit: e.Limit}
+}
+
 // limitError compares the limit of an event with the one given to New.
 func (s *Semaphore) limitError(e client.Event) *LimitError {
-	return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredCaps: e.Caps, WantedCaps: s.options.Caps}
+	return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredCaps: e.Caps, WantedCaps: s.options.Caps, StoredPools: e.Pools, WantedPools: s.options.Pools}
 }
 
 // operation is what was asked of the engine for an acquisition.

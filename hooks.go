@@ -7,6 +7,7 @@ import (
 
 	"sema/internal/client"
 	"sema/internal/hooks"
+	"sema/internal/protocol"
 )
 
 func init() {
@@ -31,6 +32,7 @@ func init() {
 	}
 	hooks.Key = func(options any) string {
 		w, _ := fold(true, options.([]AcquireOption))
-		return w.key
+		key, _ := protocol.SplitCounted(w.key)
+		return key
 	}
 }

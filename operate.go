@@ -52,6 +52,11 @@ type Rule struct {
 	// cap; 0 leaves one as it is.
 	Caps engine.Caps
 
+	// Pools are how much there is of some pools from now on, see Options.Pools; 0 ends one: "gpu=6,licence=0". Those that it
+	// does not name stay. They are of the semaphore alone. Of a smaller pool nothing is taken back: who waits for it does so
+	// until enough came back.
+	Pools engine.Pools
+
 	// Share is how much of the semaphore a key gets while several wait, beside the shares of
 	// the others beside it: 1 … 1000. A key has a share of 100 before. It is of a key alone.
 	Share int
@@ -96,22 +101,26 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 	if err != nil {
 		return protocol.Request{}, err
 	}
+	var poolsErr error
+	r.Pools, poolsErr = engine.ParsePools(string(r.Pools), 0) // in their order from here on
 	limit := "limit"
 	if len(path) > 0 {
 		limit = "limit of a key"
 	}
 	if err := cmp.Or(
-		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), r.Caps.Validate(),
+		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), r.Caps.Validate(), poolsErr,
 		engine.ValidateRange("", "share", r.Share, 0, engine.MaxShare)); err != nil {
 		return protocol.Request{}, err
 	}
 	switch {
 	case r == Rule{}:
-		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "a Limit, Caps or a Share that is not 0"}
+		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "a Limit, Caps, Pools or a Share that is not 0"}
 	case len(path) == 0 && r.Share != 0:
 		return protocol.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
 	case len(path) > 0 && r.Caps != engine.Caps{}:
 		return protocol.Request{}, &ArgumentError{What: "caps", Value: r.Caps, Want: "none with a key, whose cap is Limit"}
+	case len(path) > 0 && r.Pools != "":
+		return protocol.Request{}, &ArgumentError{What: "pools", Value: string(r.Pools), Want: "none with a key"}
 	case len(path) > 0:
 		return protocol.Request{Kind: protocol.SetKey, Key: string(key), Cap: r.Limit, Share: r.Share}, nil
 	}
@@ -120,7 +129,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 			r.Caps[i] = -1
 		}
 	}
-	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, Caps: r.Caps, Pin: true}, nil
+	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, Caps: r.Caps, Pools: r.Pools, Pin: true}, nil
 }
 
 // Pause stops all grants, until Unpause: a holder keeps its permit, a waiter goes

@@ -71,6 +71,12 @@ type Options struct {
 	// Default: none, the limit alone. Cost: as of For.
 	Caps engine.Caps
 
+	// Pools are further limits beside this one, of which acquisitions take some with Take: "gpu=8,licence=4". At most 16
+	// pools, each with a name of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of
+	// 1 … MaxLimit; engine.NewPools makes the text of a map. They are stored with the limit, and OnConflict goes for all.
+	// Default: none. Cost: as of Take.
+	Pools engine.Pools
+
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
 	// is queued like all others. Default: false. Cost: callers that wait may starve.
@@ -156,6 +162,9 @@ func (o Options) withDefaults() Options {
 	if o.Adapt != nil && o.OnConflict == LimitNewest {
 		o.OnConflict = LimitStored
 	}
+	if pools, err := engine.ParsePools(string(o.Pools), 1); err == nil {
+		o.Pools = pools // in their order
+	}
 	return o
 }
 
@@ -180,7 +189,7 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "LimitNewest, LimitStored or LimitStrict"}
 	}
 	return cmp.Or(
-		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), o.Caps.Validate(),
+		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), o.Caps.Validate(), o.Pools.Validate(1),
 		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
 }
 
@@ -188,7 +197,7 @@ func (o Options) validate() error {
 func (o Options) machine(session protocol.Session, limit int) client.Config {
 	lasting, ok := session.(protocol.Lasting)
 	return client.Config{
-		Terms:   client.Terms{Limit: limit, Caps: o.Caps, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
+		Terms:   client.Terms{Limit: limit, Caps: o.Caps, Pools: o.Pools, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
 		Slots:   o.Slots, Strict: o.OnConflict == LimitStrict, Newest: o.OnConflict == LimitNewest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes, MaxWaiting: o.MaxWaiting,

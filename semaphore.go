@@ -371,6 +371,9 @@ func logLimit(e Event) {
 	if d.WantedCaps != d.StoredCaps {
 		caps = []any{"given_caps", d.WantedCaps.String(), "holds_caps", d.StoredCaps.String()}
 	}
+	if d.WantedPools != d.StoredPools {
+		caps = append(caps, "given_pools", string(d.WantedPools), "holds_pools", string(d.StoredPools))
+	}
 	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
 		append([]any{"semaphore", e.Semaphore, "given", d.Wanted, "holds", d.Stored}, caps...)...)
 }

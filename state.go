@@ -2,9 +2,10 @@ package sema
 
 import (
 	"context"
-	"sema/engine"
 	"slices"
 	"strings"
+
+	"sema/internal/protocol"
 )
 
 // State is a snapshot. It is of one moment, but for that of a semaphore in Redis
@@ -28,14 +29,14 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 		st.Limit = s.limit
 	}
 	// Of its own callers this process knows more than it last told the engine.
-	mine, counted := s.loop.Session().Client()+"-", map[engine.Key]bool{}
+	mine, counted := s.loop.Session().Client()+"-", map[string]bool{}
 	s.loop.Lock()
 	defer s.loop.Unlock()
 	for i := range slices.Backward(st.Waiters) {
 		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) {
 			w.Behind = 0
-			if !counted[w.Key] {
-				w.Behind, counted[w.Key] = s.loop.Machine.Behind(string(w.Key)), true
+			if key := protocol.Counted(string(w.Key), w.Takes); !counted[key] {
+				w.Behind, counted[key] = s.loop.Machine.Behind(key), true
 			}
 		}
 	}

@@ -55,6 +55,8 @@ type State struct {
 
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
+	Pools []PoolState // by name
+
 	Caps Caps // the most weight that a key without a rule may hold
 	// Keys are empty without keys. First come the keys in turn, in their order, then those at their cap, then
 	// the others. In the first two parts a key comes before those below it.
@@ -73,6 +75,15 @@ type KeyState struct {
 	Full    bool `json:"full,omitempty"`    // the key's cap holds up its first waiter
 	InTurn  bool `json:"in_turn,omitempty"` // its first waiter waits for weight above it, or for keys beside it
 	Before  int  `json:"before"`            // how many keys beside it are served before it, if it waits and is not full
+}
+
+// PoolState is one of the pools beside the limit. A pool that an operator has ended is there, with Limit 0, as long
+// as permits hold some of it.
+type PoolState struct {
+	Pool    string `json:"pool"`
+	Limit   int    `json:"limit"`
+	Used    int    `json:"used"`
+	Waiting int    `json:"waiting"` // tickets that want some of it
 }
 
 // Waiting is how many callers wait: those with tickets and those behind them in the
@@ -95,6 +106,7 @@ type Holder struct {
 	Left    time.Duration `json:"left"` // of the lease
 	Revoked bool          `json:"revoked,omitempty"`
 	Key     Key           `json:"key,omitempty"`
+	Takes   Pools         `json:"takes,omitempty"` // of pools
 	Client  Client        `json:"client"`
 }
 
@@ -105,5 +117,6 @@ type Waiter struct {
 	Waiting time.Duration `json:"waiting"`          // how long it has waited
 	Behind  int           `json:"behind,omitempty"` // how many more callers wait in its process
 	Key     Key           `json:"key,omitempty"`
+	Takes   Pools         `json:"takes,omitempty"` // of pools
 	Client  Client        `json:"client"`
 }

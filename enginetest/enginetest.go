@@ -97,7 +97,8 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"12_NamesAreForAll", namedTests},
 		{"13_KeysShare", keyTests},
 		{"14_KeysNest", pathTests},
-		{"15_ReportsCount", reportTests},
+		{"15_PoolsAreTakenTogether", poolTests},
+		{"16_ReportsCount", reportTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {

@@ -30,13 +30,13 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	}
 	f.flying, f.fence, m.outage = false, false, outage{}
 	m.keeping.used = false
-	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps) {
+	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps || reply.Pools != m.pools) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()
 		}
-		m.stored, m.caps = reply.Limit, reply.Caps
-		if reply.Limit != m.cfg.Limit || reply.Caps != m.cfg.Caps {
-			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, Caps: reply.Caps})
+		m.stored, m.caps, m.pools = reply.Limit, reply.Caps, reply.Pools
+		if reply.Limit != m.cfg.Limit || reply.Caps != m.cfg.Caps || reply.Pools != m.cfg.Pools {
+			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, Caps: reply.Caps, Pools: reply.Pools})
 		}
 	}
 	m.keeping.room = reply.Room
@@ -149,12 +149,17 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		}
 		m.refuse(c, Event{Reason: Refused}, false)
 	case protocol.TooHeavy:
-		limit := cmp.Or(answer.Bound, reply.Limit, m.terms(c).Limit)
-		heavy := Event{Reason: TooHeavy, Limit: limit, Depth: answer.Depth}
+		limit, pool := answer.Bound, answer.Pool
+		if pool == 0 {
+			limit = cmp.Or(limit, reply.Limit, m.terms(c).Limit)
+		}
+		heavy := Event{Reason: TooHeavy, Limit: limit, Depth: answer.Depth, Pool: pool}
 		m.refuse(c, heavy, false)
-		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
+		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Key == c.key && (pool > 0 || a.weight > limit) })
+	case protocol.TooMany:
+		m.refuse(c, Event{Reason: TooManySets}, false)
 	case protocol.LimitDiffers:
-		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, Caps: reply.Caps}
+		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, Caps: reply.Caps, Pools: reply.Pools}
 		m.refuse(c, differs, false)
 		m.refuseLines(differs, func(*Acquisition) bool { return true })
 	case protocol.Revoked:

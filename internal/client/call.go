@@ -224,7 +224,7 @@ func (s *sender) takeFresh(now time.Duration) {
 func (s *sender) askFor(now time.Duration, c *claim) protocol.Request {
 	lease, a := s.lease(c), c.holder
 	r := protocol.Request{
-		Kind: protocol.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, Caps: s.terms(c).Caps, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
+		Kind: protocol.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, Caps: s.terms(c).Caps, Pools: s.terms(c).Pools, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
 		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
 	if c.named() {

@@ -19,7 +19,7 @@ const (
 	Lost                              // A's permit is lost, for Reason
 	Answered                          // Order has Answer, or failed with Err
 	AskFailed                         // renewing A, or asking again for it, failed with Err; it will be repeated
-	LimitDiffers                      // the engine's limit is Limit, and its caps of keys Caps, and not the configured ones
+	LimitDiffers                      // what the engine has is Limit, Caps and Pools, and not the configured ones
 )
 
 // String names the kind.
@@ -34,8 +34,9 @@ type Reason uint8
 const (
 	Refused        Reason = iota + 1 // nothing is free
 	Busy                             // too many wait before it; Wait estimates for how long it would
-	TooHeavy                         // its weight is above Limit, or above a cap of its key, which Limit is then
-	LimitIsAnother                   // Strict, and what is stored is Limit and Caps
+	TooHeavy                         // its weight is above Limit, or above a cap of its key or an amount of a pool, which Limit is then
+	LimitIsAnother                   // Strict, and what is stored is Limit, Caps and Pools
+	TooManySets                      // of pools are waited for
 	Gone                             // the engine has no such permit any more
 	Revoked                          // an operator wanted it back
 	NotRenewed                       // its time is up
@@ -46,7 +47,7 @@ const (
 
 // String names the reason.
 func (r Reason) String() string {
-	return enum.Name("Reason", r, "none", "refused", "busy", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
+	return enum.Name("Reason", r, "none", "refused", "busy", "too heavy", "limit differs", "too many sets", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
 }
 
 // Event tells the owner what happened. What does not apply is zero.
@@ -58,7 +59,9 @@ type Event struct {
 	Ahead  int
 	Limit  int
 	Caps   engine.Caps
+	Pools  engine.Pools
 	Depth  int           // TooHeavy: how many names of the key have the cap; 0: it is the limit
+	Pool   int           // TooHeavy: as which of those that A takes the pool comes of which there is less, from 1 on; 0: it is not about one
 	Wait   time.Duration // 0: not known
 	Answer protocol.Answer
 	Err    error

@@ -42,7 +42,7 @@ func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
 
 // asNew reports whether the current limit and caps still allow this slot, and this caller.
 func (k *keeping) asNew(c *claim) bool {
-	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps)
+	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps && k.pools == k.cfg.Pools)
 }
 
 // allow takes in what may be done with released permits from now on.

@@ -38,8 +38,9 @@ import (
 
 // Terms are what permits are asked for with.
 type Terms struct {
-	Limit  int         // stored if the engine has none
-	Caps   engine.Caps // the most weight that a key may hold, stored with Limit
+	Limit  int          // stored if the engine has none
+	Caps   engine.Caps  // the most weight that a key may hold, stored with Limit
+	Pools  engine.Pools // how much there is of each, stored with Limit
 	Lease  time.Duration
 	Renew  time.Duration // how often a permit is renewed; 0: never
 	Margin time.Duration

@@ -14,6 +14,7 @@ type shared struct {
 	cfg    Config
 	stored int           // the engine's limit as last seen; 0: not seen yet
 	caps   engine.Caps   // the engine's caps of keys, seen with it
+	pools  engine.Pools  // the engine's pools, seen with it
 	closed bool          // by Close, or by the engine
 	wake   time.Duration // when Tick is to be called
 	events []Event       // since the last call of Events

@@ -99,12 +99,14 @@ func (s *Snapshot) Append(w *pack.Writer) {
 	for _, c := range s.Caps {
 		w.Int(int64(c))
 	}
+	w.Text(string(s.Pools))
 	w.Int(s.Time)
 	w.Int(s.Seq)
 	w.Int(int64(s.Epoch))
 	w.Uint(uint64(len(s.Keys)))
 	for _, k := range s.Keys {
 		n.text(w, k.Name)
+		n.text(w, k.Set)
 		w.Bits(k.Ruled, k.Full, k.Above)
 		w.Int(k.Time)
 		w.Int(int64(k.Cap))
@@ -176,9 +178,15 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 		for i := range levels {
 			levels[i] = int(r.Int())
 		}
+		if f == keyedForm {
+			s.Pools = engine.Pools(r.Text())
+		}
 		s.Time, s.Seq, s.Epoch = r.Int(), r.Int(), int(r.Int())
 		for range r.Count() {
 			k := RecordedKey{Name: n.readText(r)}
+			if f == keyedForm {
+				k.Set = n.readText(r)
+			}
 			r.Bits(&k.Ruled, &k.Full, &k.Above)
 			if f == keyedForm {
 				k.Time = r.Int()

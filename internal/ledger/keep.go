@@ -21,7 +21,7 @@ func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 	if l.keepers == nil {
 		l.keepers = map[string]Keeper{}
 	}
-	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.room() && len(l.tickets) > 0}
+	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.anyRoom() && len(l.tickets) > 0}
 	return leave
 }
 
@@ -29,11 +29,11 @@ func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 // tickets is another's is taken for granted, so that the look does not take long.
 const maxLooked = 1000
 
-// room reports whether all that wait do so for a cap of their own, or of the callers beside them.
-func (l *Ledger) room() bool { return l.keys.ready == 0 }
+// anyRoom reports whether all that wait do so for a cap of their own, or of the callers beside them.
+func (l *Ledger) anyRoom() bool { return l.keys.ready == 0 }
 
 // stopped reports whether what is released may go to nobody.
-func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }
+func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit || l.keys.poolOver() }
 
 // othersWait reports whether another client than the caller of the step has a ticket.
 func (l *Ledger) othersWait() bool {
@@ -56,7 +56,7 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 			continue
 		case client == l.caller:
 			continue
-		case l.stopped(), k.Room && !l.room():
+		case l.stopped(), k.Room && !l.anyRoom():
 			of = protocol.RecallAll
 		case waits && k.Leave == protocol.Keep:
 			recalled = true

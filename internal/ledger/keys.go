@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -20,9 +21,12 @@ import (
 // and holds up nobody. While a key stands at a level, each other one beside it is served at
 // that level no more often than its weight and share allow, once if they are equal.
 //
-// Only leaves have a queue, and its order is that of places. The callers of a key that has
+// Only leaves have queues, and their order is that of places. The callers of a key that has
 // others below it are a leaf of their own there, with the default share and no cap of all keys.
 // A semaphore without keys is the root with that leaf alone.
+//
+// The tickets that want some of the same pools are a set. Each set has a lane at each key that it
+// waits at, so that a set whose pool lacks room is passed over with one look. See pools.go.
 
 const (
 	// unit is what a permit of weight 1 costs a key with one share of 1.
@@ -33,7 +37,7 @@ const (
 	maxSwept = 128
 )
 
-// key is what a key holds and waits for, with all below it.
+// key is what a key holds, with all below it.
 type key struct {
 	name  string // see engine.Key; the leaf of a key's own callers has its name, with a separator behind it
 	up    *key   // nil: it is the root
@@ -41,28 +45,38 @@ type key struct {
 	depth int    // how many names it has; 0: no cap of all keys is its
 	below int    // how many keys with a name of their own are remembered below it
 
-	held, waiting int       // weight and tickets
-	queue         []*ticket // of a leaf, by place
-	turn          []*key    // those in turn below it, by level, tag and seq
-	time          int64     // among those below it, virtual: the largest tag that was served
+	held     int            // weight
+	with     map[string]int // the weight of the permits that have some of a pool, by pool
+	reserved int            // weight that this step keeps free, see pass
+	lanes    []*lane        // of the sets that wait, in their order
+	time     int64          // among those below it, virtual: the largest tag that was served
 
 	ruled      bool // it has an operator's rule
 	cap, share int  // by that rule; 0: as for all
+}
+
+// lane is what waits of one set at a key, with all below it.
+type lane struct {
+	key     *key
+	set     string    // the names of the pools that its tickets want, see engine.Pools.Names; mostly ""
+	waiting int       // tickets
+	queue   []*ticket // of a leaf, by place
+	turn    []*lane   // those in turn below it, by level, tag and seq
 
 	where     standing
 	level     int   // whole shares held
 	tag       int64 // the virtual time at which its first ticket will have been served
 	base, seq int64 // since when it waits, in virtual time, and as which; seq 0: it does not
-	epoch     int   // of the caps of all keys when it was found full
+	epoch     int   // of the caps of all keys when it was put aside
 }
 
-// standing is where a key is.
+// standing is where a lane is.
 type standing uint8
 
 const (
-	nowhere standing = iota // nobody waits, or all below it are full
-	inTurn                  // its first ticket waits for weight of those above
-	full                    // its first ticket waits for weight of the key's own
+	nowhere standing = iota // nobody waits, or all below it are aside
+	inTurn                  // its first ticket waits for weight of those above, or for a pool
+	full                    // aside: its first ticket, or the first of all lanes of the key, waits for weight of the key's own
 )
 
 // keyed is what a ledger knows of its keys.
@@ -71,8 +85,10 @@ type keyed struct {
 	caps  engine.Caps     // how much a key without a rule may hold, by depth; 0: there is no such cap
 	root  key             // its cap is the limit
 	all   map[string]*key // those with a name that hold, wait, have a rule, or such ones below
-	aside []*key          // the full ones, by epoch and name
+	aside []*lane         // the full ones, by epoch and name
 	ready int             // how many leaves are in turn
+	pools map[string]*pool
+	there engine.Pools // how much there is of each
 
 	seq   int64 // the last one given
 	epoch int   // grows whenever caps change
@@ -114,12 +130,39 @@ func (l *Ledger) branch(k *key) {
 	if k.own != nil {
 		return
 	}
-	l.stepOut(k)
-	k.own = &key{name: k.name + engine.KeySeparator, up: k, held: k.held, waiting: k.waiting, queue: k.queue}
-	k.queue = nil
-	if k.waiting > 0 {
+	own := &key{name: k.name + engine.KeySeparator, up: k, held: k.held, with: maps.Clone(k.with)}
+	for _, n := range k.lanes {
+		l.stepOut(n)
+		own.lanes = append(own.lanes, &lane{key: own, set: n.set, waiting: n.waiting, queue: n.queue})
+		n.queue = nil
+	}
+	k.own = own
+	if k.waits() {
 		l.reposition(k.own)
 	}
+}
+
+// lane finds a key's lane of a set; nil: nobody of it waits there.
+func (k *key) lane(set string) *lane {
+	for _, n := range k.lanes {
+		if n.set == set {
+			return n
+		}
+	}
+	return nil
+}
+
+// waits reports whether a key has tickets.
+func (k *key) waits() bool { return slices.ContainsFunc(k.lanes, (*lane).waits) }
+
+func (n *lane) waits() bool { return n.waiting > 0 }
+
+// name orders lanes by set and key.
+func (n *lane) name() string {
+	if n.set == "" {
+		return n.key.name
+	}
+	return n.set + "\x02" + n.key.name
 }
 
 // inUse finds or makes a key that somebody holds or waits for, so that those above it have others
@@ -141,18 +184,47 @@ func (k *key) leaf() *key {
 }
 
 // path is the name by which callers of a leaf know it.
-func (k *key) path() string { return strings.TrimSuffix(k.name, engine.KeySeparator) }
+func (n *lane) path() string { return strings.TrimSuffix(n.name(), engine.KeySeparator) }
 
-// first is the ticket of a key that is served first; nil: none below it is in turn.
-func (k *key) first() *ticket {
-	for len(k.turn) > 0 {
-		k = k.turn[0]
+// first is the ticket of a lane that is served first; nil: none below it is in turn.
+func (n *lane) first() *ticket {
+	for len(n.turn) > 0 {
+		n = n.turn[0]
 	}
-	if len(k.queue) > 0 {
-		return k.queue[0]
+	if len(n.queue) > 0 {
+		return n.queue[0]
 	}
 	return nil
 }
+
+// first is the ticket of a key that is served first, of the lanes that are open; nil: none is in turn.
+func (k *key) first(open func(*lane) bool) (first *ticket) {
+	var of *lane
+	for _, n := range k.lanes {
+		t := n.first()
+		if t == nil || !open(n) {
+			continue
+		}
+		if len(n.turn) > 0 {
+			n = n.turn[0]
+		}
+		if first == nil || n.key == k && byPlace(t, first) < 0 || n.key != k && n.beforeOther(of) < 0 {
+			first, of = t, n
+		}
+	}
+	return first
+}
+
+// beforeOther is the order of lanes in turn of different sets. What their keys hold of pools cannot be compared.
+func (n *lane) beforeOther(o *lane) int {
+	return cmp.Or(cmp.Compare(n.key.level(n.key.held), o.key.level(o.key.held)), cmp.Compare(n.tag, o.tag), cmp.Compare(n.seq, o.seq))
+}
+
+// level is how many whole shares a key has with a weight.
+func (k *key) level(weight int) int { return weight * engine.DefaultShare / k.shares() }
+
+// anyLane is for first.
+func anyLane(*lane) bool { return true }
 
 // capOf is how much weight a key may hold.
 func (l *Ledger) capOf(k *key) int {
@@ -184,74 +256,99 @@ func (k *key) cost(weight int) int64 {
 	return max(1, int64(weight)*unit/int64(k.shares()))
 }
 
-// lacks reports whether a key must give back something before it may have a weight.
-// One that it could never have is not held up by that.
-func (l *Ledger) lacks(k *key, weight int) bool {
-	most := l.capOf(k)
-	return weight <= most && weight > most-k.held
+// room is how much more weight a key may hold.
+func (l *Ledger) room(k *key) int { return l.capOf(k) - k.held }
+
+// lacks reports whether a key must give back something before it may have a weight, beside what is
+// kept free of it. One that it could never have is not held up by that.
+func (l *Ledger) lacks(k *key, weight, kept int) bool {
+	return weight <= l.capOf(k) && weight > l.room(k)-kept
 }
 
 // holdsUp reports whether a key, and none below it, holds up its first ticket. One below it may do so
 // without having been looked at: its cap is smaller than it was.
 func (l *Ledger) holdsUp(k *key, first *ticket) bool {
 	for n := first.key.leaf(); n != k; n = n.up {
-		if first.id.Weight > l.capOf(n)-n.held {
+		if first.id.Weight > l.room(n) {
 			return false
 		}
 	}
-	return l.lacks(k, first.id.Weight)
+	return l.lacks(k, first.id.Weight, 0)
 }
 
 // lacking is the lowest key of a ticket's path that lacks its weight; nil: none does.
 func (l *Ledger) lacking(t *ticket) *key {
 	for n := t.key.leaf(); n.up != nil; n = n.up {
-		if l.lacks(n, t.id.Weight) {
+		if l.lacks(n, t.id.Weight, n.reserved) {
 			return n
 		}
 	}
 	return nil
 }
 
-// hold changes the weight held of a leaf, and of each key above it.
-func (k *key) hold(weight int) {
+// hold changes the weight held of a leaf, and of each key above it, by that of a permit; and what is used of pools.
+func (l *Ledger) hold(k *key, weight int, takes engine.Pools, sign int) {
 	for n := k.leaf(); n.up != nil; n = n.up {
-		n.held += weight
+		n.held += sign * weight
+		for pool := range takes.All() {
+			if n.with == nil {
+				n.with = map[string]int{}
+			}
+			n.with[pool] += sign * weight
+		}
 	}
+	l.usePools(takes, sign)
 }
 
-// wait changes the number of tickets of a leaf, and of those above it.
-func (k *key) wait(n int) {
+// wait changes the number of tickets of a lane, and of those above it.
+func (l *Ledger) wait(k *key, set string, n int) {
 	for ; k != nil; k = k.up {
-		k.waiting += n
+		at := k.lane(set)
+		if at == nil {
+			at = &lane{key: k, set: set}
+			k.lanes = slices.Insert(k.lanes, sort.Search(len(k.lanes), func(i int) bool { return k.lanes[i].set >= set }), at)
+		}
+		at.waiting += n
 	}
 }
 
-// reposition puts a key where it belongs, and then those above it. It is called whenever
-// its first ticket, its weight or its rule has changed.
+// reposition puts the lanes of a key where they belong, and then those above it. It is called whenever
+// a first ticket, its weight or its rule has changed.
 func (l *Ledger) reposition(k *key) {
 	for ; k.up != nil; k = k.up {
-		l.stepOut(k)
+		for _, n := range k.lanes {
+			l.stepOut(n)
+		}
 		l.stepIn(k)
+	}
+	k.forgetLanes()
+}
+
+// forgetLanes forgets the lanes of sets of which nobody waits any more.
+func (k *key) forgetLanes() {
+	if len(k.lanes) > 1 || len(k.lanes) == 1 && k.lanes[0].set != "" {
+		k.lanes = slices.DeleteFunc(k.lanes, func(n *lane) bool { return n.waiting == 0 && len(n.turn) == 0 })
 	}
 }
 
-// served notes that the first ticket of a leaf was served, and puts it, and those above it,
+// served notes that a ticket was served, which was first of its lanes, and puts them
 // behind those that were not.
-func (l *Ledger) served(k *key) {
-	for n := k.leaf(); n.up != nil; n = n.up {
+func (l *Ledger) served(t *ticket) {
+	for k := t.key.leaf(); k.up != nil; k = k.up {
+		n := k.lane(t.set)
 		l.stepOut(n)
-		n.up.time = max(n.up.time, n.tag)
+		k.up.time = max(k.up.time, n.tag)
 		if n.waiting > 0 {
 			l.goLast(n)
 		}
 	}
-	l.reposition(k.leaf())
+	l.reposition(t.key.leaf())
 }
 
-// goLast gives a key a place among those of its level: the last one.
-func (l *Ledger) goLast(k *key) {
+// goLast gives a lane a place among those of its level: the last one.
+func (l *Ledger) goLast(n *lane) {
 	l.keys.seq++
-	k.base, k.seq = k.up.time, l.keys.seq
+	n.base, n.seq = n.key.up.time, l.keys.seq
 }
 
 // forgetUnused forgets a key that nobody uses, and those above it.
@@ -263,72 +360,98 @@ func (l *Ledger) forgetUnused(k *key) {
 }
 
 // idle reports whether a key has nothing that has to be known.
-func (k *key) idle() bool { return k.waiting == 0 && k.held == 0 && !k.ruled && k.below == 0 }
+func (k *key) idle() bool { return k.held == 0 && !k.ruled && k.below == 0 && !k.waits() }
 
 // nameKeys makes the semaphore tell keys apart from now on. Until then all is of the key "".
 func (l *Ledger) nameKeys() { l.keys.on = true }
 
-// stepIn puts a key where it belongs. An unused one is forgotten.
+// stepIn puts the lanes of a key where they belong. An unused key is forgotten.
 func (l *Ledger) stepIn(k *key) {
 	ks := &l.keys
-	if k.waiting == 0 {
-		k.seq = 0
-		if k.idle() {
-			l.forgetUnused(k)
+	all := len(k.lanes) > 1 && l.heldUp(k)
+	for _, n := range k.lanes {
+		if n.waiting == 0 {
+			n.seq = 0
+			continue
 		}
-		return
+		if n.seq == 0 {
+			l.goLast(n)
+		}
+		switch t := n.first(); {
+		case t == nil: // those below it are aside
+		case all || l.holdsUp(k, t) || l.lacks(k, t.id.Weight, k.reserved) && l.lacking(t) == k:
+			ks.stepAside(n, ks.epoch)
+		default:
+			ks.stepInTurn(n, t)
+		}
 	}
-	if k.seq == 0 {
-		l.goLast(k)
-	}
-	switch t := k.first(); {
-	case t == nil: // those below it are full
-	case l.holdsUp(k, t):
-		ks.stepAside(k, ks.epoch)
-	default:
-		ks.stepInTurn(k, t)
+	k.forgetLanes()
+	if k.idle() {
+		l.forgetUnused(k)
 	}
 }
 
-func (ks *keyed) stepInTurn(k *key, first *ticket) {
-	k.where, k.level, k.tag = inTurn, k.held*engine.DefaultShare/k.shares(), k.base+k.cost(first.id.Weight)
-	k.up.turn = slices.Insert(k.up.turn, k.turns(), k)
-	ks.ready += bit(k.own == nil)
+// heldUp reports whether a key holds up the first ticket of all its lanes, and so all of them: what is
+// given back there is for that one.
+func (l *Ledger) heldUp(k *key) bool {
+	t := k.first(anyLane)
+	return t != nil && l.holdsUp(k, t)
 }
 
-func (ks *keyed) stepAside(k *key, epoch int) {
-	k.where, k.epoch = full, epoch
-	ks.aside = slices.Insert(ks.aside, ks.besides(k), k)
+// heldOf is what a lane's key holds with some of the pools that the lane wants, or of all without any.
+func (n *lane) heldOf() (held int) {
+	if n.set == "" {
+		return n.key.held
+	}
+	for pool := range strings.SplitSeq(n.set, ",") {
+		held = max(held, n.key.with[pool])
+	}
+	return held
 }
 
-// stepOut takes a key out of where it stands.
-func (l *Ledger) stepOut(k *key) {
+func (ks *keyed) stepInTurn(n *lane, first *ticket) {
+	n.where, n.level, n.tag = inTurn, n.key.level(n.heldOf()), n.base+n.key.cost(first.id.Weight)
+	up := n.key.up.lane(n.set)
+	up.turn = slices.Insert(up.turn, up.turns(n), n)
+	ks.ready += bit(n.key.own == nil)
+}
+
+func (ks *keyed) stepAside(n *lane, epoch int) {
+	n.where, n.epoch = full, epoch
+	ks.aside = slices.Insert(ks.aside, ks.besides(n), n)
+}
+
+// stepOut takes a lane out of where it stands.
+func (l *Ledger) stepOut(n *lane) {
 	ks := &l.keys
-	switch k.where {
+	switch n.where {
 	case inTurn:
-		i := k.turns()
-		k.up.turn = slices.Delete(k.up.turn, i, i+1)
-		ks.ready -= bit(k.own == nil)
+		up := n.key.up.lane(n.set)
+		i := up.turns(n)
+		up.turn = slices.Delete(up.turn, i, i+1)
+		ks.ready -= bit(n.key.own == nil)
 	case full:
-		i := ks.besides(k)
+		i := ks.besides(n)
 		ks.aside = slices.Delete(ks.aside, i, i+1)
 	}
-	k.where, k.epoch = nowhere, 0
+	n.where, n.epoch = nowhere, 0
 }
 
-// turns is where a key is, or belongs, among those in turn beside it.
-func (k *key) turns() int {
-	return sort.Search(len(k.up.turn), func(i int) bool {
-		o := k.up.turn[i]
-		return cmp.Or(cmp.Compare(o.level, k.level), cmp.Compare(o.tag, k.tag), cmp.Compare(o.seq, k.seq)) >= 0
-	})
+// before is the order of lanes in turn.
+func (n *lane) before(o *lane) int {
+	return cmp.Or(cmp.Compare(n.level, o.level), cmp.Compare(n.tag, o.tag), cmp.Compare(n.seq, o.seq))
 }
 
-// besides is where a key is, or belongs, among those aside.
-func (ks *keyed) besides(k *key) int {
+// turns is where a lane is, or belongs, among those in turn below this one.
+func (n *lane) turns(of *lane) int {
+	return sort.Search(len(n.turn), func(i int) bool { return n.turn[i].before(of) >= 0 })
+}
+
+// besides is where a lane is, or belongs, among those aside.
+func (ks *keyed) besides(n *lane) int {
 	return sort.Search(len(ks.aside), func(i int) bool {
 		o := ks.aside[i]
-		return cmp.Or(cmp.Compare(o.epoch, k.epoch), strings.Compare(o.name, k.name)) >= 0
+		return cmp.Or(cmp.Compare(o.epoch, n.epoch), strings.Compare(o.name(), n.name())) >= 0
 	})
 }
 
@@ -337,13 +460,13 @@ func (ks *keyed) besides(k *key) int {
 func (l *Ledger) sweep() {
 	ks := &l.keys
 	for len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
-		k := ks.aside[0]
+		n := ks.aside[0]
 		if l.swept == maxSwept {
-			l.goOn(k.first())
+			l.goOn(n.first())
 			return
 		}
 		l.swept++
-		l.reposition(k)
+		l.reposition(n.key)
 	}
 }
 
@@ -376,35 +499,38 @@ func (l *Ledger) setKey(now int64, r *protocol.Request) protocol.Answer {
 	return protocol.Answer{Status: protocol.Done}
 }
 
-// keyOf is the key of the permit that a request is about: the one of its first ask.
-func (l *Ledger) keyOf(r *protocol.Request) *key {
+// keyOf is the key of the permit that a request is about, and what it takes of pools: those of its first ask.
+func (l *Ledger) keyOf(r *protocol.Request) (*key, engine.Pools) {
 	if t := l.tickets[r.ID]; t != nil {
-		return t.key
+		return t.key, t.takes
 	}
+	name, takes := protocol.SplitCounted(r.Key)
 	if !l.keys.on {
-		return l.key("")
+		return l.key(""), takes
 	}
-	k := l.inUse(r.Key)
-	if k.waiting == 0 && k.held == 0 && k.depth > 0 {
+	k := l.inUse(name)
+	if k.held == 0 && k.depth > 0 && !k.waits() {
 		k.own = nil // nobody is below it any more
 	}
-	return k
+	return k, takes
 }
 
-// leaves are the leaves with tickets: those in turn, and then those aside or below a key aside.
-func (ks *keyed) leaves() (list []*key) {
-	var add func(k *key)
-	add = func(k *key) {
-		for _, c := range k.turn {
+// leaves are the lanes with tickets: those in turn, and then those aside or below a key aside.
+func (ks *keyed) leaves() (list []*lane) {
+	var add func(n *lane)
+	add = func(n *lane) {
+		for _, c := range n.turn {
 			add(c)
 		}
-		if len(k.queue) > 0 {
-			list = append(list, k)
+		if len(n.queue) > 0 {
+			list = append(list, n)
 		}
 	}
-	add(&ks.root)
-	for _, k := range ks.aside {
-		add(k)
+	for _, n := range ks.root.lanes {
+		add(n)
+	}
+	for _, n := range ks.aside {
+		add(n)
 	}
 	return list
 }
@@ -412,8 +538,8 @@ func (ks *keyed) leaves() (list []*key) {
 // inOrder are the tickets of the leaves, leaf by leaf.
 func (l *Ledger) inOrder() []*ticket {
 	var list []*ticket
-	for _, k := range l.keys.leaves() {
-		list = append(list, k.queue...)
+	for _, n := range l.keys.leaves() {
+		list = append(list, n.queue...)
 	}
 	return list
 }
@@ -425,8 +551,8 @@ func (l *Ledger) byPlace() []*ticket {
 		return leaves[0].queue
 	}
 	var list []*ticket
-	for _, k := range leaves {
-		list = append(list, k.queue...)
+	for _, n := range leaves {
+		list = append(list, n.queue...)
 	}
 	slices.SortFunc(list, byPlace)
 	return list
@@ -457,35 +583,39 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 	}
 	above := map[*key]bool{} // those with others below them, beside which their own callers are listed
 	for _, k := range ks.sorted() {
-		if k.depth > 0 && (k.waiting > 0 || k.held > 0) {
+		if k.depth > 0 && (k.held > 0 || k.waits()) {
 			above[k.up] = true
 		}
 	}
-	show := func(k *key, before int) {
-		if k.name != "" && k.depth == 0 && !above[k.up] {
+	shown := map[*key]bool{}
+	show := func(k *key, where standing, before int) {
+		if shown[k] || k.name != "" && k.depth == 0 && !above[k.up] {
 			return
 		}
+		shown[k] = true
 		most := l.capOf(k)
 		if most == engine.MaxLimit {
 			most = 0
 		}
-		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: k.where == full, InTurn: k.where == inTurn, Before: before})
+		list = append(list, engine.KeyState{Key: engine.Key(k.name), Held: k.held, Waiting: waiting[k], Cap: most, Share: k.shares(), Ruled: k.ruled, Full: where == full, InTurn: where == inTurn, Before: before})
 	}
-	var walk func(k *key)
-	walk = func(k *key) {
-		for i, c := range k.turn {
-			show(c, i)
+	var walk func(n *lane)
+	walk = func(n *lane) {
+		for i, c := range n.turn {
+			show(c.key, inTurn, i)
 			walk(c)
 		}
 	}
-	walk(&ks.root)
-	for _, k := range ks.aside {
-		show(k, 0)
-		walk(k)
+	for _, n := range ks.root.lanes {
+		walk(n)
+	}
+	for _, n := range ks.aside {
+		show(n.key, full, 0)
+		walk(n)
 	}
 	for _, k := range ks.sorted() {
-		if k.where == nowhere && (k.waiting > 0 || k.held > 0 || k.ruled) {
-			show(k, 0)
+		if k.held > 0 || k.ruled || k.waits() {
+			show(k, nowhere, 0)
 		}
 	}
 	return list

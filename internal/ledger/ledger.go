@@ -103,9 +103,10 @@ type Ledger struct {
 // step is what lives for one step.
 type step struct {
 	caller  string
-	turns   int                  // how many tickets it may still grant or drop
-	swept   int                  // how many keys that stand aside it has looked at
-	limited bool                 // it has changed a limit or a cap
+	turns   int  // how many tickets it may still grant or drop
+	swept   int  // how many keys that stand aside it has looked at
+	limited bool // it has changed a limit or a cap
+	pass    pass
 	handed  map[engine.ID]string // what it granted, and the client that it told
 }
 
@@ -113,6 +114,7 @@ type holder struct {
 	owner
 	id       engine.ID
 	key      *key
+	takes    engine.Pools
 	end      int64
 	since    int64
 	token    int64
@@ -126,6 +128,8 @@ type ticket struct {
 	owner
 	id       engine.ID
 	key      *key
+	takes    engine.Pools
+	set      string // their names
 	end      int64
 	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
 	place    int64 // when its caller came, by the engine's clock
@@ -180,7 +184,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.Caps, reply.Room = l.limit, l.keys.caps, l.room()
+	reply.Limit, reply.Caps, reply.Pools, reply.Room = l.limit, l.keys.caps, l.keys.there, l.anyRoom()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)
@@ -283,15 +287,21 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		}
 		return h.answer(now)
 	}
-	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps) {
+	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps || r.Pools != l.keys.there) {
 		l.drop(r.ID)
 		return protocol.Answer{Status: protocol.LimitDiffers}
 	}
-	k := l.keyOf(r)
-	if most, depth := l.mostOf(k); r.ID.Weight > most {
+	k, takes := l.keyOf(r)
+	refuse := func(a protocol.Answer) protocol.Answer {
 		l.drop(r.ID)
 		l.forgetUnused(k)
-		return protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth}
+		return a
+	}
+	if most, depth := l.mostOf(k); r.ID.Weight > most {
+		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth})
+	}
+	if at := l.poolOf(takes); at > 0 {
+		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: l.keys.limitOf(takes, at), Pool: at})
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
@@ -299,6 +309,8 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	} else {
 		l.grant(now, last)
 	}
+	left := len(l.keys.pools) > 0 && l.leftFor(k, takes, r)
+	l.endPass()
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.forgetUnused(k) // the request may name another key than its ticket had
 		l.untell(r.ID)
@@ -308,26 +320,28 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		}
 		return h.answer(now)
 	}
-	k = l.keyOf(r) // it may have been forgotten, with its last ticket
-	if l.fits(k, r.ID.Weight) && (r.Unfair || l.first(k, r, place)) {
+	k, takes = l.keyOf(r) // it may have been forgotten, with its last ticket
+	set := takes.Names()
+	if l.fits(k, r.ID.Weight, takes) && (r.Unfair || left || l.first(k, set, r, place)) {
 		if t := l.tickets[r.ID]; t != nil {
 			l.pop(t)
 		}
 		if r.Who != nil && !late {
 			l.give(&of, l.caller, false)
 		}
-		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, r.Detached, of)
+		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, takes, r.Detached, of)
 		l.reposition(k.leaf())
 		return h.answer(now)
 	}
 	if !r.Wait {
-		l.drop(r.ID)
-		l.forgetUnused(k)
-		return protocol.Answer{Status: protocol.Refused}
+		return refuse(protocol.Answer{Status: protocol.Refused})
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		t = &ticket{id: r.ID, key: k, place: place, insist: r.Again, detached: r.Detached, owner: of}
+		if l.keys.tooManySets(set) {
+			return refuse(protocol.Answer{Status: protocol.TooMany})
+		}
+		t = &ticket{id: r.ID, key: k, takes: takes, set: set, place: place, insist: r.Again, detached: r.Detached, owner: of}
 		l.enqueue(t)
 	} else if place < t.place || r.Anew { // a call that took less time knows better
 		l.pop(t)
@@ -343,7 +357,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		t.lease = r.Lease.Microseconds()
 	}
 	l.reposition(k.leaf()) // it may hold less than those in turn: then the step's end grants
-	return protocol.Answer{Status: protocol.Queued, Ahead: position(k.leaf().queue, t), Ticket: t.end}
+	return protocol.Answer{Status: protocol.Queued, Ahead: position(t.lane().queue, t), Ticket: t.end}
 }
 
 // renew extends a permit.
@@ -404,6 +418,9 @@ func (l *Ledger) setLimit(now int64, r *protocol.Request) protocol.Answer {
 	if limit == 0 {
 		return protocol.Answer{Status: protocol.Gone}
 	}
+	if !l.changePools(r.Pools) {
+		return protocol.Answer{Status: protocol.TooMany}
+	}
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || r.Pin
 	for i, c := range r.Caps {
@@ -457,10 +474,10 @@ func (t *ticket) leaseEnd(now int64) int64 {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of owner) *holder {
+func (l *Ledger) take(now, end int64, id engine.ID, k *key, takes engine.Pools, detached bool, of owner) *holder {
 	l.token = max(l.token+1, now)
 	h := l.newHolder()
-	*h = holder{id: id, key: k, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
+	*h = holder{id: id, key: k, takes: takes, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
 	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
@@ -468,7 +485,7 @@ func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of ow
 		l.slots[h.slot] = h
 	}
 	l.used += h.id.Weight
-	k.hold(h.id.Weight)
+	l.hold(k, h.id.Weight, takes, 1)
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -502,7 +519,7 @@ func (l *Ledger) forget(h *holder) {
 		delete(l.slots, h.slot)
 	}
 	heap.Remove(&l.ends, h.index)
-	h.key.hold(-h.id.Weight)
+	l.hold(h.key, h.id.Weight, h.takes, -1)
 	l.reposition(h.key.leaf())
 	if len(l.forgotten) < maxForgotten {
 		l.forgotten = append(l.forgotten, h)
@@ -516,6 +533,7 @@ func (l *Ledger) open(now int64, r *protocol.Request) {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
 		l.setCaps(r.Caps)
+		l.setPools(r.Pools)
 	}
 	if l.holders == nil {
 		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
@@ -615,7 +633,7 @@ func (l *Ledger) State(now int64) engine.State {
 	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, Caps: l.keys.caps}
 	for _, h := range l.holders {
 		s.Holders = append(s.Holders, engine.Holder{
-			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: engine.Key(h.key.name),
+			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: engine.Key(h.key.name), Takes: h.takes,
 			Age: micros(max(0, now-h.since)), Left: micros(h.end - now),
 		})
 	}
@@ -623,11 +641,11 @@ func (l *Ledger) State(now int64) engine.State {
 	for _, t := range l.inOrder() {
 		if !t.silent(now) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
-				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: engine.Key(t.key.name),
+				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: engine.Key(t.key.name), Takes: t.takes,
 			})
 		}
 	}
-	s.Keys = l.keyStates(now)
+	s.Keys, s.Pools = l.keyStates(now), l.poolStates(now)
 	if a := l.auto; l.limit > 0 && a.End > now {
 		s.Auto = &a.Auto
 	}

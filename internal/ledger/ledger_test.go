@@ -25,7 +25,13 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 		deaf := map[string]bool{}
 		watched := rapid.Bool().Draw(t, "watched")
 		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}, {"", "x", "x\x01y", "x\x01z", "x\x01y\x01z", "y\x01z"}}).Draw(t, "keys")
-		key := func() string { return rapid.SampledFrom(keys).Draw(t, "key") }
+		takes, pools := []engine.Pools{""}, []engine.Pools{""}
+		if rapid.Bool().Draw(t, "pools") {
+			takes, pools = []engine.Pools{"", "", "gpu=1", "gpu=2", "db=1", "db=1,gpu=1"}, []engine.Pools{"gpu=2", "db=1,gpu=3", "db=2,gpu=2"}
+		}
+		key := func() string {
+			return protocol.Counted(rapid.SampledFrom(keys).Draw(t, "key"), rapid.SampledFrom(takes).Draw(t, "takes"))
+		}
 		equip := func(l *Ledger) *Ledger { // sets the functions of the engine
 			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
 			return l
@@ -86,6 +92,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				if len(keys) > 1 {
 					r.Caps = caps(0)
 				}
+				r.Pools = rapid.SampledFrom(pools).Draw(t, "pools of all")
 				r.Again, r.Anew, r.Newest, r.Behind = oneIn("again", 3), oneIn("anew", 4), oneIn("newest", 4), number("behind", 0, 3)
 			case protocol.Renew, protocol.Release:
 				if oneIn("passed on", 3) {
@@ -93,9 +100,15 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				}
 				r.Mine = (r.Kind == protocol.Release || r.Kind == protocol.Renew) && oneIn("mine", 2)
 			case protocol.SetKey:
+				r.Key, _ = protocol.SplitCounted(r.Key)
 				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
+			case protocol.UnsetKey:
+				r.Key, _ = protocol.SplitCounted(r.Key)
 			case protocol.SetLimit:
 				r.Caps = caps(-1)
+				if len(pools) > 1 {
+					r.Pools = rapid.SampledFrom([]engine.Pools{"", "gpu=0", "gpu=1", "db=3", "db=0,gpu=3"}).Draw(t, "set pools")
+				}
 				r.Limit, r.Pin = number("limit", 0, 6), oneIn("pin", 10)
 			}
 			return r
@@ -301,9 +314,12 @@ func (ks *keyed) miscounted(l *Ledger) error {
 		want[k.up] = s
 	}
 	for _, k := range append(ks.sorted(), &ks.root) {
-		is := sums{k.held, k.waiting, k.below}
+		is := sums{k.held, 0, k.below}
 		if k == &ks.root {
 			is.held = l.used
+		}
+		for _, n := range k.lanes {
+			is.waiting += n.waiting
 		}
 		if is != want[k] {
 			return fmt.Errorf("key %q counts %+v, and it is %+v", k.name, is, want[k])
@@ -311,10 +327,12 @@ func (ks *keyed) miscounted(l *Ledger) error {
 		if k.depth > 0 && k.idle() {
 			return fmt.Errorf("key %q is remembered for nothing", k.name)
 		}
-		if k.where == inTurn && slices.Index(k.up.turn, k) != k.turns() || k.where == full && slices.Index(ks.aside, k) != ks.besides(k) {
-			return fmt.Errorf("key %q is not where it stands", k.name)
+		for _, n := range k.lanes {
+			if n.where == inTurn && slices.Index(k.up.lane(n.set).turn, n) != k.up.lane(n.set).turns(n) || n.where == full && slices.Index(ks.aside, n) != ks.besides(n) {
+				return fmt.Errorf("lane %q is not where it stands", n.name())
+			}
+			ready += bit(n.where == inTurn && k.own == nil)
 		}
-		ready += bit(k.where == inTurn && k.own == nil)
 	}
 	if ready != ks.ready {
 		return fmt.Errorf("%d leaves are in turn, and %d count", ready, ks.ready)

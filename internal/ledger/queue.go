@@ -11,24 +11,13 @@ import (
 )
 
 // grant hands free weight to the first tickets in turn, as far as it goes, and
-// up to a place. A ticket whose client cannot be told is dropped, once.
+// up to a place. A ticket whose client cannot be told is dropped, once. What it has reserved in the end holds
+// until endPass.
 func (l *Ledger) grant(now, upTo int64) {
 	l.sweep()
-	for len(l.keys.root.turn) > 0 && !l.paused {
-		t := l.keys.root.first()
-		if t.place > upTo {
-			return
-		}
-		most, _ := l.mostOf(t.key)
-		over, tooHeavy := t.silent(now), t.id.Weight > most
-		k := l.lacking(t)
-		lacking := k != nil && !tooHeavy // its cap is smaller than it was
-		if lacking && l.turns > 0 {
-			l.turns--
-			l.reposition(k)
-			continue
-		}
-		if !over && !tooHeavy && !lacking && t.id.Weight > l.limit-l.used {
+	for !l.paused {
+		t, is := l.next(now, upTo)
+		if t == nil {
 			return
 		}
 		if l.turns == 0 {
@@ -36,43 +25,105 @@ func (l *Ledger) grant(now, upTo int64) {
 			return
 		}
 		l.turns--
+		l.endPass() // what was reserved before counts again from the start
 		l.pop(t)
 		switch {
-		case over:
-		case tooHeavy:
+		case is == tooHeavy:
 			l.tell(t.via).Ask = true // could never be served; asking again tells its client
-		case t.insist || l.reach(t.via):
-			h := l.take(now, t.leaseEnd(now), t.id, t.key, t.detached, t.owner)
+		case is == ready && (t.insist || l.reach(t.via)):
+			h := l.take(now, t.leaseEnd(now), t.id, t.key, t.takes, t.detached, t.owner)
 			n := l.tell(t.via)
 			l.handed[t.id] = t.via
 			n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
-			l.served(t.key)
+			l.served(t)
 			continue
 		}
 		l.reposition(t.key.leaf())
 	}
 }
 
-// fits reports whether a weight is free, for all and for each key of a path.
-func (l *Ledger) fits(k *key, weight int) bool {
+// found is what next has found of a ticket.
+type found uint8
+
+const (
+	ready    found = iota + 1 // there is room for it
+	over                      // its client has not asked again in time
+	tooHeavy                  // there will never be room
+	lacking                   // a key lacks its weight, and the step has no turns left to look
+)
+
+// next is the first ticket, up to a place, that is to be served or dropped, beside what those before it
+// reserve; nil if there is none.
+func (l *Ledger) next(now, upTo int64) (*ticket, found) {
+	for {
+		t := l.keys.root.first(l.isOpen)
+		if t == nil {
+			l.pass.all = true
+			return nil, 0
+		}
+		if t.place > upTo {
+			return nil, 0
+		}
+		weight := t.id.Weight
+		if most, _ := l.mostOf(t.key); weight > most || l.poolOf(t.takes) > 0 {
+			return t, tooHeavy
+		}
+		if k := l.lacking(t); k != nil { // its cap is smaller than it was, or what it has left is reserved
+			switch {
+			case k.reserved > 0:
+				l.pass.moved = append(l.pass.moved, k)
+			case l.turns == 0:
+				return t, lacking
+			default:
+				l.turns--
+			}
+			l.reposition(k)
+			continue
+		}
+		if t.silent(now) {
+			return t, over
+		}
+		full := weight > l.limit-l.used-l.keys.root.reserved
+		if !full && l.fitPools(t.takes) {
+			return t, ready
+		}
+		l.reserve(t)
+		if full {
+			l.pass.all = true
+			return nil, 0
+		}
+	}
+}
+
+// fits reports whether a weight is free, for all and for each key of a path, and what is taken of pools, beside
+// what is reserved.
+func (l *Ledger) fits(k *key, weight int, takes engine.Pools) bool {
 	for n := k.leaf(); n.up != nil; n = n.up {
-		if weight > l.capOf(n)-n.held { // a sum could overflow
+		if weight > l.room(n)-n.reserved {
 			return false
 		}
 	}
-	return !l.paused && weight <= l.limit-l.used
+	return !l.paused && weight <= l.limit-l.used-l.keys.root.reserved && l.fitPools(takes)
 }
 
 // first reports whether an ask goes before everybody that waits. Beside the keys of its
-// path there are none in turn then.
-func (l *Ledger) first(k *key, r *protocol.Request, place int64) bool {
-	k = k.leaf()
-	for n := k; n.up != nil; n = n.up {
-		if turn := n.up.turn; len(turn) > 1 || len(turn) == 1 && turn[0] != n {
+// path there are none in turn then, and none of another set.
+func (l *Ledger) first(k *key, set string, r *protocol.Request, place int64) bool {
+	for n := k.leaf(); n.up != nil; n = n.up {
+		if up := n.up.lane(set); up != nil && slices.ContainsFunc(up.turn, func(c *lane) bool { return c.key != n }) {
+			return false
+		}
+		if slices.ContainsFunc(n.lanes, func(other *lane) bool { return other.set != set }) && l.heldUp(n) {
 			return false
 		}
 	}
-	return len(k.queue) == 0 || k.queue[0].id == r.ID || r.Wait && place < k.queue[0].place
+	for _, n := range l.keys.root.lanes {
+		if n.set != set && len(n.turn) > 0 {
+			return false
+		}
+	}
+	first := k.leaf().lane(set)
+	return first == nil || len(first.queue) == 0 || first.queue[0].id == r.ID || r.Wait && place < first.queue[0].place
 }
 
 // silent reports whether the client of a ticket has not asked again in time.
@@ -80,9 +131,9 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // grantAndWatch hands out free weight, and finds somebody to watch. What watch drops may have held up others.
 func (l *Ledger) grantAndWatch(now int64, asker engine.ID) {
-	l.grant(now, last)
-	for l.watch(now, asker) {
+	for again := true; again; again = l.watch(now, asker) {
 		l.grant(now, last)
+		l.endPass()
 	}
 }
 
@@ -104,14 +155,14 @@ func (l *Ledger) watch(now int64, asker engine.ID) (dropped bool) {
 		return false
 	}
 	leaves := l.keys.leaves()
-	slices.SortFunc(leaves, func(a, b *key) int { return strings.Compare(b.path(), a.path()) })
-	for _, k := range leaves {
-		for i := len(k.queue) - 1; i >= 0 && l.turns > 0; i-- {
-			switch t := k.queue[i]; {
+	slices.SortFunc(leaves, func(a, b *lane) int { return strings.Compare(b.path(), a.path()) })
+	for _, n := range leaves {
+		for i := len(n.queue) - 1; i >= 0 && l.turns > 0; i-- {
+			switch t := n.queue[i]; {
 			case !t.silent(now) && l.reach(t.via):
 				l.watcher = t.id
-				if n := l.tell(t.via); n.Recheck == 0 {
-					n.Recheck = until(now, first)
+				if news := l.tell(t.via); news.Recheck == 0 {
+					news.Recheck = until(now, first)
 				}
 				return dropped
 			case t.silent(now) || !t.insist:
@@ -127,10 +178,13 @@ func (l *Ledger) watch(now int64, asker engine.ID) (dropped bool) {
 // enqueue puts a ticket into its place. Its leaf is repositioned then.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
-	k := t.key.leaf()
-	k.queue = slices.Insert(k.queue, position(k.queue, t), t)
-	k.wait(1)
+	l.wait(t.key.leaf(), t.set, 1)
+	n := t.lane()
+	n.queue = slices.Insert(n.queue, position(n.queue, t), t)
 }
+
+// lane is where a ticket queues.
+func (t *ticket) lane() *lane { return t.key.leaf().lane(t.set) }
 
 // drop removes a ticket, and reports whether there was one.
 func (l *Ledger) drop(id engine.ID) bool {
@@ -146,9 +200,8 @@ func (l *Ledger) drop(id engine.ID) bool {
 // pop takes a ticket out of the queues. Its leaf is repositioned then.
 func (l *Ledger) pop(t *ticket) {
 	delete(l.tickets, t.id)
-	k := t.key.leaf()
-	k.wait(-1)
-	queue := &k.queue
+	queue := &t.lane().queue
+	l.wait(t.key.leaf(), t.set, -1)
 	if i := position(*queue, t); i > 0 {
 		*queue = slices.Delete(*queue, i, i+1)
 		return

@@ -26,6 +26,7 @@ type Snapshot struct {
 
 	Keyed bool // whether it tells keys apart, and what it knows of them
 	Caps  engine.Caps
+	Pools engine.Pools
 	Time  int64 // virtual
 	Seq   int64
 	Epoch int
@@ -39,6 +40,7 @@ type Snapshot struct {
 // the permits.
 type RecordedKey struct {
 	Name       string // its path; with a separator behind it, the leaf of its own callers
+	Set        string // "": the record of the key; else what it waits for of this set of pools: Base, Seq, Full and Epoch
 	Above      bool   // others are below it
 	Time       int64  // among those, virtual
 	Ruled      bool
@@ -51,9 +53,9 @@ type RecordedKey struct {
 // Recorded is a permit or a ticket.
 type Recorded struct {
 	ID       engine.ID
-	Key      string
-	End      int64 // of the lease, or of the ticket
-	Since    int64 // holders: the grant
+	Key      string // and what it takes of pools, see protocol.Counted
+	End      int64  // of the lease, or of the ticket
+	Since    int64  // holders: the grant
 	Token    int64
 	Slot     int // holders: -1 for none
 	Revoked  bool
@@ -81,13 +83,13 @@ func (l *Ledger) Save() Snapshot {
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
-			ID: h.id, Key: h.key.name, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
+			ID: h.id, Key: protocol.Counted(h.key.name, h.takes), End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
 			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
 	for _, t := range l.byPlace() {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: t.key.name, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: protocol.Counted(t.key.name, t.takes), End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -100,10 +102,21 @@ func (l *Ledger) Save() Snapshot {
 	if !ks.on {
 		return s
 	}
-	s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.root.time, ks.seq, ks.epoch
+	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.there, ks.root.time, ks.seq, ks.epoch
 	for _, k := range ks.sorted() {
-		if k.ruled || k.waiting > 0 || k.own != nil {
-			s.Keys = append(s.Keys, RecordedKey{k.name, k.own != nil, k.time, k.ruled, k.cap, k.share, k.base, k.seq, k.where == full, k.epoch})
+		of := RecordedKey{Name: k.name, Above: k.own != nil, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
+		for _, n := range k.lanes {
+			if n.set == "" && n.waiting > 0 {
+				of.Base, of.Seq, of.Full, of.Epoch = n.base, n.seq, n.where == full, n.epoch
+			}
+		}
+		if k.ruled || k.own != nil || k.waits() {
+			s.Keys = append(s.Keys, of)
+		}
+		for _, n := range k.lanes {
+			if n.set != "" && n.waiting > 0 {
+				s.Keys = append(s.Keys, RecordedKey{Name: k.name, Set: n.set, Base: n.base, Seq: n.seq, Full: n.where == full, Epoch: n.epoch})
+			}
 		}
 	}
 	return s
@@ -117,23 +130,28 @@ func Load(s Snapshot) *Ledger {
 	}
 	ks := &l.keys
 	ks.on, ks.caps, ks.root.time, ks.seq, ks.epoch = s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch
-	recorded := map[*key]RecordedKey{}
+	ks.setPools(s.Pools)
+	recorded := map[*key][]RecordedKey{}
 	for _, r := range s.Keys { // those above before those below
 		k := l.key(r.Name)
+		recorded[k] = append(recorded[k], r)
+		if r.Set != "" {
+			continue
+		}
 		if r.Above {
 			l.branch(k)
 		}
-		k.time, k.ruled, k.cap, k.share, k.base, k.seq = r.Time, r.Ruled, r.Cap, r.Share, r.Base, r.Seq
+		k.time, k.ruled, k.cap, k.share = r.Time, r.Ruled, r.Cap, r.Share
 		ks.rules += bit(r.Ruled)
-		recorded[k] = r
 	}
 	for _, r := range s.Holders {
+		key, takes := protocol.SplitCounted(r.Key)
 		h := &holder{
-			id: r.ID, key: l.inUse(r.Key), end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
+			id: r.ID, key: l.inUse(key), takes: takes, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
 			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 		}
 		l.used += h.id.Weight
-		h.key.hold(h.id.Weight)
+		l.hold(h.key, h.id.Weight, takes, 1)
 		l.holders[h.id] = h
 		if h.slot >= 0 {
 			l.slots[h.slot] = h
@@ -141,21 +159,34 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, key: l.inUse(r.Key), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
+		key, takes := protocol.SplitCounted(r.Key)
+		l.enqueue(&ticket{id: r.ID, key: l.inUse(key), takes: takes, set: takes.Names(), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
 	}
 	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
-		first := k.first()
-		l.stepOut(k)
-		if k.waiting == 0 {
-			k.seq = 0 // form 1 has what it was
+		late := false
+		for _, n := range k.lanes {
+			l.stepOut(n)
+			i := slices.IndexFunc(recorded[k], func(r RecordedKey) bool { return r.Set == n.set && r.Seq > 0 })
+			if i < 0 {
+				late = late || n.waiting > 0 // it began to wait after its record was read
+				continue
+			}
+			r := recorded[k][i]
+			if n.waiting == 0 {
+				continue // form 1 has what it was
+			}
+			n.base, n.seq = r.Base, r.Seq
+			if first := n.first(); r.Full {
+				ks.stepAside(n, r.Epoch)
+			} else if first != nil {
+				ks.stepInTurn(n, first)
+			}
 		}
-		switch r, known := recorded[k]; {
-		case !known, r.Seq == 0 && k.waiting > 0: // it began to wait after its record was read
+		if late || len(k.lanes) == 0 {
+			for _, n := range k.lanes {
+				l.stepOut(n)
+			}
 			l.stepIn(k)
-		case r.Full:
-			ks.stepAside(k, r.Epoch)
-		case first != nil:
-			ks.stepInTurn(k, first)
 		}
 	}
 	for client, f := range s.Fences {

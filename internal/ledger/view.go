@@ -14,9 +14,9 @@ import (
 // waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
 	var first *ticket
-	for _, k := range l.keys.leaves() {
-		if first == nil || byPlace(k.queue[0], first) < 0 {
-			first = k.queue[0]
+	for _, n := range l.keys.leaves() {
+		if first == nil || byPlace(n.queue[0], first) < 0 {
+			first = n.queue[0]
 		}
 	}
 	if first == nil {
@@ -43,10 +43,10 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 // served if nothing else happens: of several keys the first of each, then the second.
 // It stops when f returns false.
 func (l *Ledger) InService(f func(client string) bool) {
-	for i, keys := 0, l.keys.leaves(); len(keys) > 0; i++ {
-		keys = slices.DeleteFunc(keys, func(k *key) bool { return i >= len(k.queue) })
-		for _, k := range keys {
-			if !f(k.queue[i].via) {
+	for i, lanes := 0, l.keys.leaves(); len(lanes) > 0; i++ {
+		lanes = slices.DeleteFunc(lanes, func(n *lane) bool { return i >= len(n.queue) })
+		for _, n := range lanes {
+			if !f(n.queue[i].via) {
 				return
 			}
 		}
@@ -98,12 +98,13 @@ func (l *Ledger) Unfinished() bool {
 	if len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
 		return true
 	}
-	t := ks.root.first()
-	if t == nil || l.paused {
+	if l.paused {
 		return false
 	}
-	most, _ := l.mostOf(t.key)
-	return t.id.Weight > most || t.id.Weight <= l.limit-l.used || l.lacking(t) != nil
+	l.turns = 0
+	t, _ := l.next(-last, last)
+	l.endPass()
+	return t != nil
 }
 
 // Waits reports whether there is a ticket of this id.
@@ -112,7 +113,7 @@ func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 // Forgotten is what a snapshot says of a semaphore whose clients are all gone:
 // what operators said, its limit, and the last token.
 func (s Snapshot) Forgotten() Snapshot {
-	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, Caps: s.Caps}
+	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, Caps: s.Caps, Pools: s.Pools}
 	for _, k := range s.Keys {
 		if k.Ruled {
 			left.Keys = append(left.Keys, RecordedKey{Name: k.Name, Ruled: true, Cap: k.Cap, Share: k.Share})

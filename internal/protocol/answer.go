@@ -16,11 +16,12 @@ const (
 	Refused                        // Ask: not enough is free, and the request does not wait
 	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetKey, UnsetKey, SetLimit with engine.Auto or without a Limit: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
-	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
+	TooHeavy                       // Ask: the weight is above the stored limit or a cap, or an amount above what there is of the pool; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
 	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: executed
 	InUse                          // Remove: there are holders or waiters
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
+	TooMany                        // Ask: engine.MaxPools other sets of pools are waited for; its ticket is gone. SetLimit: there would be more than engine.MaxPools pools
 )
 
 // Answer is the outcome of one request.
@@ -31,14 +32,16 @@ type Answer struct {
 	Lease  time.Duration // Granted: the rest of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
-	Bound  int           // TooHeavy: the least of the limit and the caps of the key
+	Bound  int           // TooHeavy: the least of the limit and the caps of the key, or what there is of the pool; 0: there is no such pool
 	Depth  int           // TooHeavy: how many names of the key have that cap; 0: it is the limit
+	Pool   int           // TooHeavy: as which of those that the ask takes the pool comes, from 1 on; 0: it is not for a pool
 }
 
 // Reply is the result of a step.
 type Reply struct {
-	Limit   int         // as stored; 0: there is no semaphore
-	Caps    engine.Caps // as stored
+	Limit   int          // as stored; 0: there is no semaphore
+	Caps    engine.Caps  // as stored
+	Pools   engine.Pools // as stored
 	Answers []Answer
 
 	// Room is set if each waiter waits for a cap that holds up its first caller: then free

@@ -80,14 +80,15 @@ type Request struct {
 	ID    engine.ID // of the permit: Ask, Renew, Release, Revoke
 	Limit int       // Ask: stored if the semaphore has none; see Newest. SetLimit: the new limit; 0 leaves it as it is
 
-	// Key is the key of the semaphore that the permit counts for; "" for a
-	// semaphore without keys. A repeated Ask uses the key of the first Ask under its
+	// Key is the key of the semaphore that the permit counts for, "" for a semaphore without keys; and what
+	// the permit takes of pools, see Counted. A repeated Ask uses the key of the first Ask under its
 	// id. SetKey, UnsetKey: the key whose rule changes.
 	Key string
 
-	Caps  engine.Caps // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
-	Cap   int         // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
-	Share int         // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
+	Caps  engine.Caps  // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
+	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one
+	Cap   int          // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
+	Share int          // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
 
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 

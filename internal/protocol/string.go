@@ -9,7 +9,7 @@ var (
 	}
 	statusWords = []string{
 		Granted: "granted", Queued: "queued", Refused: "refused", Gone: "gone", Revoked: "revoked", TooHeavy: "too heavy",
-		LimitDiffers: "limit differs", Done: "done", InUse: "in use", Pinned: "pinned",
+		LimitDiffers: "limit differs", Done: "done", InUse: "in use", Pinned: "pinned", TooMany: "too many",
 	}
 	leaveWords  = []string{GiveBack: "give back", Pass: "pass", Keep: "keep"}
 	recallWords = []string{"nothing", RecallKept: "recall what is kept", RecallAll: "recall all"}

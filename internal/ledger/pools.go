@@ -1,0 +1,228 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"sema/engine"
+	"sema/internal/protocol"
+)
+
+// A pool is a further limit beside the tree of keys. A ticket takes all that it wants in one step, or
+// waits and holds nothing. While a pool lacks what the first ticket of a set wants, that ticket keeps
+// free for itself all that it wants: its weight, at each key of its path too, and its amounts of pools.
+// Whoever else wants some of the pool that it lacks is not looked at. All others are served
+// with what is left. So nobody waits for ever who wants much, and each pool keeps free for one
+// ticket at the most.
+
+// pool is how much there is of a pool.
+type pool struct {
+	limit, used int
+	reserved    int  // what this step keeps free
+	shut        bool // by who lacks it, in this step
+}
+
+// pass is what a step has reserved since it last granted.
+type pass struct {
+	all      bool   // it has looked at all that are in turn
+	reserved []*key // by tickets of these leaves
+	moved    []*key // repositioned meanwhile
+}
+
+// isOpen reports whether a lane wants nothing of a pool that is shut.
+func (l *Ledger) isOpen(n *lane) bool {
+	if n.set != "" && len(l.pass.reserved) > 0 {
+		for name := range strings.SplitSeq(n.set, ",") {
+			if p := l.keys.pools[name]; p != nil && p.shut {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reserve keeps free for a ticket what it wants, and shuts the pools that it lacks.
+func (l *Ledger) reserve(t *ticket) {
+	leaf := t.key.leaf()
+	for n := leaf; n != nil; n = n.up {
+		n.reserved += t.id.Weight
+	}
+	l.pass.reserved = append(l.pass.reserved, leaf)
+	for name, n := range t.takes.All() {
+		p := l.keys.pools[name]
+		p.shut = p.shut || n > p.limit-p.used-p.reserved
+		p.reserved += n
+	}
+}
+
+// endPass gives up what is reserved.
+func (l *Ledger) endPass() {
+	was := l.pass
+	l.pass = pass{}
+	for _, k := range was.reserved {
+		for ; k != nil; k = k.up {
+			k.reserved = 0
+		}
+	}
+	for _, p := range l.keys.pools {
+		if len(was.reserved) > 0 {
+			p.reserved, p.shut = 0, false
+		}
+	}
+	for _, k := range was.moved {
+		l.reposition(k)
+	}
+}
+
+// fitPools reports whether there is as much of pools beside what is reserved. Less than nothing, of
+// a pool that was made smaller, is lacked by those alone who want some.
+func (l *Ledger) fitPools(takes engine.Pools) bool {
+	for name, n := range takes.All() {
+		if p := l.keys.pools[name]; p == nil || n > p.limit-p.used-p.reserved {
+			return false
+		}
+	}
+	return true
+}
+
+// leftFor reports whether an ask fits what all that wait leave, and nobody of its set or of its path goes first.
+func (l *Ledger) leftFor(k *key, takes engine.Pools, r *protocol.Request) bool {
+	set := takes.Names()
+	if !l.pass.all || !l.fits(k, r.ID.Weight, takes) {
+		return false
+	}
+	for name := range takes.All() {
+		if l.keys.pools[name].shut {
+			return false
+		}
+	}
+	for n := k.leaf(); n.up != nil; n = n.up {
+		if at := n.lane(set); at != nil && (at.where == full || len(at.queue) > 0 && at.queue[0].id != r.ID) || l.heldUp(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// poolOf is the first pool, counted from 1 on, of which more is wanted than there is; 0: there is enough of each.
+func (l *Ledger) poolOf(takes engine.Pools) int {
+	at := 0
+	for name, n := range takes.All() {
+		at++
+		if p := l.keys.pools[name]; p == nil || n > p.limit {
+			return at
+		}
+	}
+	return 0
+}
+
+// limitOf is how much there is of the pool that poolOf has found.
+func (ks *keyed) limitOf(takes engine.Pools, at int) int {
+	for name := range takes.All() {
+		if at--; at == 0 && ks.pools[name] != nil {
+			return ks.pools[name].limit
+		}
+	}
+	return 0
+}
+
+// usePools changes how much is used of pools. One that there is nothing of is forgotten.
+func (l *Ledger) usePools(takes engine.Pools, sign int) {
+	for name, n := range takes.All() {
+		l.keys.pool(name).used += sign * n
+		l.keys.forgetPool(name)
+	}
+}
+
+func (ks *keyed) pool(name string) *pool {
+	if ks.pools == nil {
+		ks.pools = map[string]*pool{}
+	}
+	if ks.pools[name] == nil {
+		ks.pools[name] = &pool{}
+	}
+	return ks.pools[name]
+}
+
+func (ks *keyed) forgetPool(name string) {
+	if p := ks.pools[name]; p.limit == 0 && p.used == 0 {
+		delete(ks.pools, name)
+	}
+}
+
+// tooManySets reports whether no further set of pools may wait.
+func (ks *keyed) tooManySets(set string) bool {
+	sets := 0
+	for _, n := range ks.root.lanes {
+		if n.set == set && n.waiting > 0 {
+			return false
+		}
+		sets += bit(n.set != "" && n.waiting > 0)
+	}
+	return set != "" && sets >= engine.MaxPools
+}
+
+// setPools has exactly these pools from now on.
+func (l *Ledger) setPools(all engine.Pools) {
+	if all == l.keys.there {
+		return
+	}
+	l.nameKeys()
+	l.limited = true
+	l.keys.setPools(all)
+}
+
+func (ks *keyed) setPools(all engine.Pools) {
+	ks.there = all
+	for _, name := range slices.Collect(maps.Keys(ks.pools)) {
+		ks.pools[name].limit = 0
+		ks.forgetPool(name)
+	}
+	for name, n := range all.All() {
+		ks.pool(name).limit = n
+	}
+}
+
+// changePools sets how much there is of some pools; 0 ends one. It reports false, and changes nothing, if there would be too many.
+func (l *Ledger) changePools(some engine.Pools) bool {
+	amounts := l.keys.there.Map()
+	if amounts == nil {
+		amounts = map[string]int{}
+	}
+	for name, n := range some.All() {
+		if amounts[name] = n; n == 0 {
+			delete(amounts, name)
+		}
+	}
+	all, err := engine.NewPools(amounts, 1)
+	if err == nil {
+		l.setPools(all)
+	}
+	return err == nil
+}
+
+// poolOver reports whether more of a pool is used than there is.
+func (ks *keyed) poolOver() bool {
+	for _, p := range ks.pools {
+		if p.limit > 0 && p.used > p.limit {
+			return true
+		}
+	}
+	return false
+}
+
+// poolStates are the pools as State shows them.
+func (l *Ledger) poolStates(now int64) (list []engine.PoolState) {
+	waiting := map[string]int{}
+	for _, t := range l.tickets {
+		for name := range t.takes.All() {
+			waiting[name] += bit(!t.silent(now))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.keys.pools)) {
+		p := l.keys.pools[name]
+		list = append(list, engine.PoolState{Pool: name, Limit: p.limit, Used: p.used, Waiting: waiting[name]})
+	}
+	return list
+}
