@@ -106,10 +106,10 @@ func (k *checker) caps() {
 		return
 	}
 	turns := map[string]int64{}
-	w.server.ledger.EachInTurn(func(leaf *tenant, _ engine.ID) {
-		turns[leaf.Name] = w.now
-		if since, ok := k.turns[leaf.Name]; ok {
-			turns[leaf.Name] = since
+	w.server.ledger.EachInTurn(func(leaf *lane, _ engine.ID) {
+		turns[leaf.name()] = w.now
+		if since, ok := k.turns[leaf.name()]; ok {
+			turns[leaf.name()] = since
 		}
 	})
 	k.turns = turns
@@ -145,8 +145,8 @@ func (k *checker) lacks() {
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
 func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[string]*protocol.Notification) {
 	l := k.w.server.ledger
-	head, waits := l.Next()
-	if !waits || l.Paused || head.Weight > l.Limit-l.used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
+	head, waits := l.Ready()
+	if !waits || l.Paused || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
 	if n := news[head.Client]; n == nil || !asks(n) {
@@ -303,10 +303,10 @@ func (k *checker) beside(c *caller) {
 	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
 		return
 	}
-	w.server.ledger.EachInTurn(func(leaf *tenant, first engine.ID) {
-		key := leaf.key()
+	w.server.ledger.EachInTurn(func(leaf *lane, first engine.ID) {
+		key := leaf.counted()
 		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
-		since := max(k.turns[leaf.Name], k.lately)
+		since := max(k.turns[leaf.name()], k.lately)
 		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
 			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
 		}
