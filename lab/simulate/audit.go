@@ -28,6 +28,11 @@ func (b *book) Audit() error {
 	if is, want := b.ledger.State(dawn), anew.State(dawn); !sameState(is, want) {
 		return fmt.Errorf("the ledger shows %+v, and what it has written %+v", is, want)
 	}
+	for _, p := range b.ledger.State(dawn).Pools {
+		if p.Used != b.taken[p.Pool] {
+			return fmt.Errorf("%d of pool %q is said to be used, and permits have %d", p.Used, p.Pool, b.taken[p.Pool])
+		}
+	}
 	b.audited = b.view
 	return nil
 }

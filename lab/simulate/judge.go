@@ -57,6 +57,9 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 			}
 		}
 	}
+	if err := inLanes(before, after, asked, grants); err != nil {
+		return err
+	}
 	if len(asked) == 0 && !told {
 		if err := inOrder(before, after, requests, grants); err != nil {
 			return err
@@ -66,6 +69,24 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 		return err
 	}
 	return j.bounded(after, grants, asked)
+}
+
+// inLanes looks whether nobody is passed in a lane.
+func inLanes(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
+	for _, g := range grants {
+		t := recorded(before.Waiters, g.ID)
+		if _, asks := asked[g.ID]; asks || t == nil {
+			continue
+		}
+		for i := range before.Waiters {
+			o := &before.Waiters[i]
+			if _, asks := asked[o.ID]; asks || o.Place >= t.Place || !after.Waits(o.ID) || before.leaf(o.Key) != before.leaf(t.Key) || before.setOf(o.ID) != before.setOf(t.ID) {
+				continue
+			}
+			return fmt.Errorf("%v passes %v, which came before it and wants the same pools", g.ID, o.ID)
+		}
+	}
+	return nil
 }
 
 // seated looks whether keys that wait all through a step, and are not served, keep their seats.

@@ -327,7 +327,7 @@ func (p *pass) ready(gone func(engine.ID) bool) *lane {
 		}
 		t := leaf.queue[0]
 		takes := takesOf(t)
-		if _, most := p.v.PathLoad(t.Key); t.ID.Weight > most {
+		if p.v.TooHeavy(t.Key, t.ID.Weight) {
 			return leaf
 		}
 		if k := p.lacking(leaf); k != nil {
@@ -341,9 +341,6 @@ func (p *pass) ready(gone func(engine.ID) bool) *lane {
 		shut := map[string]bool{}
 		for pool, n := range takes {
 			shut[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
-			if n > p.v.Pools.Of(pool) {
-				return leaf
-			}
 		}
 		if gone(t.ID) || !lacks && !slices.Contains(slices.Collect(maps.Values(shut)), true) {
 			return leaf
@@ -420,6 +417,18 @@ func (v *view) PathLoad(counted string) (room, most int) {
 		room, most = min(room, m-h), min(most, m)
 	}
 	return room, most
+}
+
+// TooHeavy reports whether a weight, or what goes with it of pools, is more than there may ever be.
+func (v *view) TooHeavy(counted string, weight int) bool {
+	_, most := v.PathLoad(counted)
+	_, takes := protocol.SplitCounted(counted)
+	for pool, n := range takes.All() {
+		if n > v.Pools.Of(pool) {
+			return true
+		}
+	}
+	return weight > most
 }
 
 // path are the names of a key and of those above it, from the outermost. It may say what is taken of pools.
