@@ -239,7 +239,7 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 	gone := func(id engine.ID) bool { return after.entry(id) == nil && !granted[id] }
 	for dropped := false; len(grants) > 0; {
 		leaf := now.passing(true).ready(gone)
-		if !dropped && (leaf == nil || len(now.Pools) > 0 && leaf.queue[0].ID != grants[0].ID) {
+		if !dropped && (leaf == nil || len(now.Pools) > 0 && leaf.queue[0].ID != grants[0].ID && !gone(leaf.queue[0].ID)) {
 			// Then the step dropped tickets of clients that it could not tell of the end of the first lease. The others
 			// may be in another order without them.
 			dropped = true
@@ -288,13 +288,13 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 	return nil
 }
 
-// unseen reports whether a key below another is full by a smaller cap of all keys, and the ledger has
+// unseen reports whether a key below another, or one that waits for several sets of pools, is full by a smaller cap of all keys, and the ledger has
 // not looked yet. It looks when the first ticket of the key comes. Until then the weight of
 // that ticket counts for the keys above.
 func (v *view) unseen() bool {
 	for _, t := range v.tenants {
 		for _, n := range t.lanes {
-			if leaf := v.inTurn(n); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && leaf.up != v.root {
+			if leaf := v.inTurn(n); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && (leaf.up != v.root || len(t.lanes) > 1) {
 				return true
 			}
 		}

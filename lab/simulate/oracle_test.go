@@ -307,7 +307,7 @@ func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 		}
 		i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, sight{o.caps, p.kept}) })
 		if i >= 0 && w.line[i] != everything {
-			if p.kept[w.line[i]] > 0 {
+			if len(p.kept) > 0 {
 				p.moved = append(p.moved, w.line[i:])
 			}
 			o.look(w.line[i:]) // its cap is smaller than it was, or what is left of it is kept free
