@@ -362,7 +362,7 @@ R.room = function(s) return s.keyed.ready == 0 end
 
 -- others_in_turn reports whether keys beside those of a leaf's path are in turn, or other sets.
 R.others_in_turn = function(s, k)
-  if s.sets[1] and R.others_go_first(s, k) then return true end
+  if (k.set or s.sets[1]) and R.others_go_first(s, k) then return true end
   while k do
     local top = R.in_turn(s, k.parent)
     if top[2] or top[1] and top[1] ~= k.name then return true end
