@@ -39,15 +39,15 @@ R.lane_of = function(s, id)
   return R.lane(s, R.key_of(s, id), set)
 end
 
--- lanes returns the lanes of a key that wait, or are in turn or aside, in the order of their sets.
+-- lanes returns the lanes of a key that wait, or did so before, in the order of their sets.
 R.lanes = function(s, k)
   local names, list = {}, {}
   for i, set in ipairs(s.sets) do names[i] = set .. '\2' .. k.name end
   if names[1] then R.fetch(s, names) end
-  if k.n > 0 or k.where > 0 then list[1] = k end
+  if k.n > 0 or k.seq > 0 then list[1] = k end
   for _, name in ipairs(names) do
     local n = R.key(s, name)
-    if n.n > 0 or n.where > 0 then list[#list + 1] = n end
+    if n.n > 0 or n.seq > 0 then list[#list + 1] = n end
   end
   return list
 end
@@ -118,8 +118,9 @@ R.others_go_first = function(s, k)
     if set ~= own and R.in_turn(s, set .. '\2')[1] then return true end
   end
   while k do
-    local list = R.lanes(s, k.of)
-    if (list[2] or list[1] and list[1] ~= k) and R.held_up(s, k.of, list) then return true end
+    local list, other = R.lanes(s, k.of), false
+    for _, n in ipairs(list) do other = other or n ~= k and n.n > 0 end
+    if other and R.held_up(s, k.of, list) then return true end
     k = k.up
   end
   return false
@@ -211,6 +212,7 @@ end
 -- count_set changes the number of tickets of a lane's set, and of the tickets that other lanes have beside the key's own.
 R.count_set = function(s, k, n)
   local set = k.set
+  s.pools = s.pools or {} -- a repeated ask may name a pool that there is not
   if not s.waiting[set] then
     s.sets[#s.sets + 1] = set
     table.sort(s.sets)
