@@ -57,6 +57,11 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 			}
 		}
 	}
+	if len(requests) == 1 && len(grants) == 1 && requests[0].ID == grants[0].ID && len(asked) == 1 {
+		if err := left(before, after, &requests[0]); err != nil {
+			return err
+		}
+	}
 	if err := inLanes(before, after, asked, grants); err != nil {
 		return err
 	}
@@ -69,6 +74,30 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 		return err
 	}
 	return j.bounded(after, grants, asked)
+}
+
+// left looks whether a permit for which nobody would wait takes only what all leave that wait. Nothing else happens in its step.
+func left(before, after *view, r *protocol.Request) error {
+	_, takes := protocol.SplitCounted(r.Key)
+	same := func(a, b ledger.Recorded) bool { return a.ID == b.ID && a.End == b.End }
+	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
+		return nil
+	}
+	p := before.passing(false)
+	if p.ready(none) != nil {
+		return nil // a step has left something to this one
+	}
+	for pool, n := range takes.All() {
+		if p.shut[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
+			return fmt.Errorf("%v takes %d of %q, which is kept free for others", r.ID, n, pool)
+		}
+	}
+	for _, t := range append([]*tenant{before.root}, before.tenants...) {
+		if weight := r.ID.Weight; (t == before.root || slices.Contains(path(r.Key), t.Name)) && weight > t.most-t.held-p.kept[t] {
+			return fmt.Errorf("%v takes weight of %q that is kept free for others", r.ID, t.Name)
+		}
+	}
+	return nil
 }
 
 // inLanes looks whether nobody is passed in a lane.

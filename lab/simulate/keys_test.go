@@ -275,7 +275,7 @@ func (w *sharing) conserves(told bool) {
 func TestShares(t *testing.T) {
 	grants := 0
 	for seed := range *worlds {
-		t.Run("", func(t *testing.T) { grants += newSharing(t, seed).run(seed) })
+		grants += newSharing(t, seed).run(seed)
 	}
 	t.Logf("%d worlds, %d grants", *worlds, grants)
 }
