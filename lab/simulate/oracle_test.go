@@ -290,8 +290,8 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	return grants
 }
 
-// next is who is served or dropped next, beside what those before it keep free: all that they want, if they lack
-// some of it.
+// next is the ticket that is served or dropped next. Each one before it that lacks something keeps free all that
+// its caller wants.
 func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 	p := &o.pass
 	for {
@@ -349,7 +349,7 @@ func (o *oracle) endPass() {
 	}
 }
 
-// lackedPools are the pools of which there is less than somebody wants, beside what is kept free.
+// lackedPools are the pools that have less left than a ticket wants. What is kept free is not left.
 func (o *oracle) lackedPools(w *wish) (lacks []string) {
 	for name, n := range w.takes {
 		if n > o.pools[name]-o.usedOf(name)-o.pass.pools[name] {
@@ -472,8 +472,8 @@ func (o *oracle) firsts(key, set string) map[string]*wish {
 	return of
 }
 
-// firstOf is who of those below a key is served first, of some sets. Those of a key without others below it are in
-// the order in which they came.
+// firstOf is the ticket of some sets that is served first below a key. A key without others below it serves its
+// callers in the order in which they came.
 func (o *oracle) firstOf(key string, open func(set string) bool) (best *wish) {
 	below := func(w *wish) string { return w.line[max(0, slices.Index(w.line, key)-1)] }
 	for _, set := range o.sets(key) {
@@ -493,7 +493,7 @@ func (o *oracle) firstOf(key string, open func(set string) bool) (best *wish) {
 	return best
 }
 
-// compare is the order of two keys below one, each with what counts as held and with its first.
+// compare is the order of two keys below one. Each has its first ticket, and the weight that counts as held.
 func (o *oracle) compare(a string, holds int, of *wish, b string, held int, than *wish) int {
 	x, y := o.seats[place{a, of.set}], o.seats[place{b, than.set}]
 	return cmp.Or(

@@ -18,7 +18,7 @@ type view struct {
 	ledger.Snapshot
 	used     int            // the weight that is held
 	taken    map[string]int // what is used of each pool
-	standing *pass          // who stands aside, as the ledger says; nil: not looked at yet
+	standing *pass          // the lanes aside, as the ledger says; nil: not looked at yet
 	root     *tenant        // the semaphore: its cap is the limit
 	tenants  []*tenant      // the keys that hold, wait or have a rule, and those above them
 }
@@ -202,7 +202,8 @@ func (n *lane) counts() (weight int) {
 	return weight
 }
 
-// pass is how a ledger looks for whom it serves. Whoever lacks something keeps free what it wants.
+// pass is a ledger's search for the next ticket to serve. A ticket that lacks something keeps free all that its
+// caller wants.
 type pass struct {
 	v     *view
 	aside map[*lane]bool
@@ -304,7 +305,8 @@ func holdsUp(t *tenant, leaf *lane) bool {
 	return t.lacks(weight)
 }
 
-// lacking is the lowest key of a ticket's path that lacks its weight, beside what is kept free; nil if none does.
+// lacking is the lowest key of a ticket's path whose room, less the weight that is kept free, is too small; nil if
+// there is none.
 func (p *pass) lacking(leaf *lane) *tenant {
 	weight := leaf.queue[0].ID.Weight
 	for n := leaf.tenant; n.up != nil; n = n.up {
