@@ -74,12 +74,16 @@ R.held_up = function(s, k, list)
       first, first_place, at = id, place, leaf
     end
   end
-  return first and R.holds_up(s, k, (R.parse_id(first)), at.of)
+  if not first then return false end
+  local weight = R.parse_id(first)
+  at = at.of
+  while at ~= k and weight <= R.cap_of(s, at) - at.held do at = at.up end
+  return at == k and R.lacks(s, k, weight, 0)
 end
 
 -- before_other is before for lanes of different sets. What their keys hold of pools cannot be compared.
 R.before_other = function(a, b)
-  local x, y = R.level(a, a.of.held), R.level(b, b.of.held)
+  local x, y = math.floor(a.of.held * 100 / R.shares(a.of)), math.floor(b.of.held * 100 / R.shares(b.of))
   if x ~= y then return x < y end
   return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
 end
