@@ -20,11 +20,11 @@ func (l *Ledger) grant(now, upTo int64) {
 		if t == nil {
 			return
 		}
-		if l.turns == 0 {
+		if l.turns <= 0 {
 			l.goOn(t)
 			return
 		}
-		l.turns--
+		l.turns -= 1 + l.keys.sets()/setsPerTurn
 		l.endPass() // what was reserved before counts again from the start
 		l.pop(t)
 		switch {
@@ -71,7 +71,7 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 			switch {
 			case k.reserved > 0:
 				l.pass.moved = append(l.pass.moved, k)
-			case l.turns == 0:
+			case l.turns <= 0:
 				return t, lacking
 			default:
 				l.turns--

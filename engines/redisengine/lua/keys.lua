@@ -44,7 +44,8 @@ end
 -- branch makes a key that was a leaf one with others below it. What it holds and waits for is that of its own
 -- callers from now on.
 R.branch = function(s, k)
-  local own = R.new_key(s, k.name .. '\1', false)
+  local name = k.name .. '\1'
+  local own = s.keys[name] or R.new_key(s, name, false) -- lanes know the record if there was one before
   own.held, own.others = k.held, k.others
   if k.with then
     own.with = {}

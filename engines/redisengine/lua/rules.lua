@@ -197,12 +197,12 @@ grant = function(s, up_to)
           s.all = true
           return
         end
-      elseif stops or s.turns == 0 then
+      elseif stops or s.turns <= 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
         return
       else
-      s.turns = s.turns - 1
+      s.turns = s.turns - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_TURN) or 0)
       if s.reserving then R.end_pass(s) end -- what was reserved before counts again from the start
       R.unqueue(s, id, k)
       if over then
@@ -244,7 +244,7 @@ watch = function(s)
         if not list[1] then break end
         R.lookup_all(s, list)
         for _, id in ipairs(list) do
-          if s.turns == 0 then break end
+          if s.turns <= 0 then break end
           local ticket, _, _, insist = R.ticket(s, id)
           if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
             local news = R.tell(s, (R.via(s, id)))
