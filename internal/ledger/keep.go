@@ -33,7 +33,9 @@ const maxLooked = 1000
 func (l *Ledger) anyRoom() bool { return l.keys.ready == 0 }
 
 // stopped reports whether what is released may go to nobody.
-func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit || l.keys.poolOver() }
+func (l *Ledger) stopped() bool {
+	return l.limit == 0 || l.paused || l.used > l.limit || l.keys.poolOver()
+}
 
 // othersWait reports whether another client than the caller of the step has a ticket.
 func (l *Ledger) othersWait() bool {
