@@ -47,6 +47,13 @@ func TestOf(t *testing.T) {
 			`{"position":2,"permit":"a-4-1","key":"acme","takes":{},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"pools":[],"keys":[` +
 			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":0,"share":300,"ruled":true,"full":false,"before":0,"why":"beta is next; wants 4, 3 of 5 free"},` +
 			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"acme holds 2 of its 2"}]}`},
+		{"pools", engine.State{
+			Limit: 5, Used: 1, Pools: []engine.PoolState{{Pool: "gpu", Limit: 2, Used: 2, Waiting: 1}, {Pool: "old", Used: 1}},
+			Holders: []engine.Holder{{ID: "a-1-1", Weight: 1, Slot: -1, Takes: "gpu=2,old=1"}}, Waiters: []engine.Waiter{{ID: "a-2-1", Weight: 1, Takes: "gpu=1"}},
+		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":1,"free":4,"holding":1,"waiting":1,"oldest_seconds":0,"holders":[` +
+			`{"permit":"a-1-1","key":"","takes":{"gpu":2,"old":1},"weight":1,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
+			`{"position":1,"permit":"a-2-1","key":"","takes":{"gpu":1},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[],` +
+			`"pools":[{"pool":"gpu","limit":2,"used":2,"waiting":1},{"pool":"old","limit":0,"used":1,"waiting":0}],"keys":[]}`},
 	} {
 		text, err := json.Marshal(view.Of("x", c.st))
 		if err != nil || string(text) != c.want {
