@@ -56,8 +56,8 @@ def pooled(body):
         if isinstance(amounts, dict) and len(amounts) <= 16 and all(re.fullmatch("[A-Za-z0-9._-]{1,32}", name) for name in amounts):
             body[field] = {f"p{i}": n for i, n in enumerate(amounts.values())}
     key, take = body.get("key", ""), body.get("take")
-    if isinstance(take, dict) and all(re.fullmatch("p[0-9]+", name) and type(n) is int and 0 < n < 2**31 for name, n in take.items()):
-        taken = "".join(f"{name}={n}," for name, n in take.items())
+    if isinstance(take, dict) and all(re.fullmatch("p[0-9]+", name) and type(n) in (int, float) and n % 1 == 0 and 0 < n < 2**31 for name, n in take.items()):
+        taken = "".join(f"{name}={n:.0f}," for name, n in take.items())
         if size(taken) + sum(size(name) + 1 for name in (key if isinstance(key, list) else [key])) > 255:
             del body["take"]
 
