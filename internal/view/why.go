@@ -11,23 +11,25 @@ import (
 // Served is what Why says if nothing is in front.
 const Served = "served now"
 
-// Why says in a few words what stands in front of a permit: of a weight, for a key ("" is no key),
-// with so many tickets of that key before it. The obstacle at the last name of the key comes first.
-func Why(st engine.State, key engine.Key, weight, before int) string {
-	return why(st, Path(st, key), weight, before)
+// Why says in a few words what stands in front of a permit: of a weight, for a key ("" is no key), which takes
+// some of pools, with so many tickets of that key and those pools before it. The obstacle at the last name of the
+// key comes first, pools come last.
+func Why(st engine.State, key engine.Key, takes engine.Pools, weight, before int) string {
+	lanes := Lanes(st)
+	return why(st, lanes.at(Path(st, key), takes), keepers(st), takes, weight, before)
 }
 
-// why says it for the keys of a path, from the last name on.
-func why(st engine.State, path []engine.KeyState, weight, before int) string {
+// why says it for the keys of a path, from the last name on, beside those that keep something free.
+func why(st engine.State, path []engine.KeyState, keep []engine.Waiter, takes engine.Pools, weight, before int) string {
 	last, free := path[0], max(0, st.Limit-st.Used)
 	room := fmt.Sprintf("%d of %d free", free, st.Limit)
 	next := "next in line"
-	if len(st.Keys) > 0 {
+	if Keyed(st) {
 		next = called(last.Key) + " is next"
 	}
 	var obstacles []string
 	if before > 0 {
-		obstacles = append(obstacles, "behind "+others(before, last.Key))
+		obstacles = append(obstacles, "behind "+others(before, last.Key, takes))
 	}
 	most, whose := st.Limit, fmt.Sprintf("the limit %d", st.Limit)
 	for i, k := range path {
@@ -35,7 +37,7 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 			most, whose = k.Cap, fmt.Sprintf("the %d that %s may hold", k.Cap, called(k.Key))
 		}
 		switch {
-		case k.Full, k.Cap > 0 && k.Held+weight > k.Cap: // an engine does not call a key full if all below it are at caps
+		case atCap(k, weight):
 			text := fmt.Sprintf("%s holds %d of its %d", called(k.Key), k.Held, k.Cap)
 			if i > 0 && k.Held < k.Cap && first(st, k.Key) > 1 {
 				text += fmt.Sprintf(", and its first waiter wants %d", first(st, k.Key))
@@ -45,9 +47,15 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 			obstacles = append(obstacles, goBefore(k))
 		}
 	}
-	switch {
+	if before == 0 { // the permit may be the one that keeps it free
+		keep = slices.DeleteFunc(slices.Clone(keep), func(w engine.Waiter) bool { return w.Takes.Names() == takes.Names() && in(w.Key, last.Key) })
+	}
+	inPools, never := atPools(st, keep, takes)
+	switch obstacles = append(obstacles, inPools...); {
 	case weight > most:
 		return fmt.Sprintf("never: weight %d is above %s", weight, whose)
+	case never != "":
+		return never
 	case st.Paused:
 		return "paused by an operator"
 	case before == 0 && last.Waiting > 0 && !last.Full && !last.InTurn:
@@ -63,7 +71,132 @@ func why(st engine.State, path []engine.KeyState, weight, before int) string {
 	case weight > free:
 		return next + "; " + room
 	}
+	if i := slices.IndexFunc(keep, func(w engine.Waiter) bool { return w.Weight > free-weight }); i >= 0 {
+		wants := fmt.Sprint(keep[i].Weight)
+		if keep[i].Weight <= free {
+			wants += ", and " + poolsOf(keep[i].Takes)
+		}
+		return fmt.Sprintf("%s, reserved for %s, who wants %s", room, owner(keep[i].Key), wants)
+	}
 	return Served
+}
+
+// Keyed reports whether anything tells keys apart. In a semaphore with pools callers without a key are a key, "".
+func Keyed(st engine.State) bool {
+	return st.Caps != (engine.Caps{}) || slices.ContainsFunc(st.Keys, func(k engine.KeyState) bool { return k.Key != "" })
+}
+
+// PoolOf is a pool of a semaphore; ok is false if it has none of that name.
+func PoolOf(st engine.State, name string) (p engine.PoolState, ok bool) {
+	i := slices.IndexFunc(st.Pools, func(p engine.PoolState) bool { return p.Pool == name })
+	if i < 0 || st.Pools[i].Limit == 0 {
+		return engine.PoolState{Pool: name}, false
+	}
+	return st.Pools[i], true
+}
+
+// atPools says what stands in front of a permit at the pools that it takes some of. never is why it cannot be had.
+func atPools(st engine.State, keep []engine.Waiter, takes engine.Pools) (obstacles []string, never string) {
+	for name, n := range takes.All() {
+		p, ok := PoolOf(st, name)
+		free := max(0, p.Limit-p.Used)
+		by := slices.IndexFunc(keep, func(w engine.Waiter) bool { return w.Takes.Of(name) > free-n && w.Takes.Of(name) > 0 })
+		switch {
+		case !ok:
+			return nil, "never: there is no pool " + name
+		case n > p.Limit:
+			return nil, fmt.Sprintf("never: %d of %s are above the %d that there are", n, name, p.Limit)
+		case n > free:
+			obstacles = append(obstacles, fmt.Sprintf("%d of %s wanted, %d of %d free", n, name, free, p.Limit))
+		case by >= 0:
+			obstacles = append(obstacles, fmt.Sprintf("%s: %d free, reserved for %s, who wants %d", name, free, owner(keep[by].Key), keep[by].Takes.Of(name)))
+		}
+	}
+	return obstacles, ""
+}
+
+// keepers are the waiters that may keep free what they want: of those that take the same pools the first
+// that no cap holds up. There are none without pools.
+func keepers(st engine.State) (list []engine.Waiter) {
+	if len(st.Pools) == 0 {
+		return nil
+	}
+	states, sets, seen := map[engine.Key]engine.KeyState{}, map[engine.Pools]string{}, map[string]bool{}
+	for _, k := range st.Keys {
+		states[k.Key] = k
+	}
+	for _, w := range st.Waiters {
+		set, ok := sets[w.Takes]
+		if !ok {
+			set = w.Takes.Names()
+			sets[w.Takes] = set
+		}
+		if !seen[set] && !slices.ContainsFunc(above(w.Key), func(k engine.Key) bool { return atCap(states[k], w.Weight) }) {
+			seen[set] = true
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// Lane is who waits for a key, or below it, and takes some of the same pools, which Set names.
+type Lane struct {
+	Key engine.Key
+	Set string
+}
+
+// LaneMap says of each lane that somebody waits in how many beside it, of the same pools, are served before it.
+type LaneMap map[Lane]int
+
+// Lanes are the lanes of a semaphore with pools, and none of another.
+func Lanes(st engine.State) LaneMap {
+	lanes, below := LaneMap{}, map[Lane]int{}
+	for _, w := range st.Waiters {
+		set := ""
+		if w.Takes != "" {
+			set = w.Takes.Names()
+		}
+		for _, k := range above(w.Key + engine.KeySeparator) {
+			if _, ok := lanes[Lane{k, set}]; !ok && len(st.Pools) > 0 {
+				lanes[Lane{k, set}] = below[Lane{k.Above(), set}]
+				below[Lane{k.Above(), set}]++
+			}
+		}
+	}
+	return lanes
+}
+
+// at is a path as those see it that take some of the same pools: how many lanes are before theirs.
+func (l LaneMap) at(path []engine.KeyState, takes engine.Pools) []engine.KeyState {
+	for i := range path {
+		if n, ok := l[Lane{path[i].Key, takes.Names()}]; ok {
+			path[i].Before = n
+		}
+	}
+	return path
+}
+
+// HeldFor is what a key holds as those count it who take some of pools: the weight held with one of them,
+// the most of these; without pools all that it holds.
+func HeldFor(st engine.State, k engine.KeyState, takes engine.Pools) (most int) {
+	if takes == "" {
+		return k.Held
+	}
+	for name := range takes.All() {
+		held := 0
+		for _, h := range st.Holders {
+			if h.Takes.Of(name) > 0 && in(h.Key, k.Key) {
+				held += h.Weight
+			}
+		}
+		most = max(most, held)
+	}
+	return most
+}
+
+// atCap reports whether a key holds up a weight. An engine does not call a key full if all below it are at their caps.
+func atCap(k engine.KeyState, weight int) bool {
+	return k.Full || k.Cap > 0 && k.Held+weight > k.Cap
 }
 
 // Path is what callers of a key of a semaphore wait for, from the last name on: the key and those above it. Callers
@@ -103,14 +236,36 @@ func above(key engine.Key) []engine.Key {
 	return list
 }
 
-// Before is how many tickets of its key are before the ticket of that index in the queue.
+// Before is how many tickets of its key, and of the same pools, are before the ticket of that index in the queue.
 func Before(st engine.State, index int) (n int) {
 	for _, w := range st.Waiters[:index] {
-		if w.Key == st.Waiters[index].Key {
+		if Beside(w, st.Waiters[index]) {
 			n++
 		}
 	}
 	return n
+}
+
+// Beside reports whether two wait in one queue: for the same key, and for some of the same pools.
+func Beside(w, other engine.Waiter) bool {
+	return w.Key == other.Key && (w.Takes == other.Takes || w.Takes.Names() == other.Takes.Names())
+}
+
+// owner names in a sentence whom something is reserved for.
+func owner(key engine.Key) string {
+	if key == "" {
+		return "a caller"
+	}
+	return key.String()
+}
+
+// poolsOf is amounts of pools in words: "1 of gpu and 2 of licence".
+func poolsOf(takes engine.Pools) string {
+	var words []string
+	for name, n := range takes.All() {
+		words = append(words, fmt.Sprintf("%d of %s", n, name))
+	}
+	return strings.Join(words, " and ")
 }
 
 // called names a key in a sentence.
@@ -137,13 +292,16 @@ func goBefore(k engine.KeyState) string {
 	return fmt.Sprintf(format, k.Before, of, called(k.Key))
 }
 
-func others(n int, key engine.Key) string {
+func others(n int, key engine.Key, takes engine.Pools) string {
 	text := "1 other"
 	if n != 1 {
 		text = fmt.Sprintf("%d others", n)
 	}
 	if key != "" {
 		text += " of " + Title(key)
+	}
+	if takes != "" {
+		text += " for " + strings.ReplaceAll(takes.Names(), ",", " and ")
 	}
 	return text
 }

@@ -43,7 +43,7 @@ func TestWhy(t *testing.T) {
 		{"a key before", keyed(5, engine.KeyState{Key: "", Before: 1}), 1, 0, "1 key goes before the caller without a key", ""},
 		{"the next key", keyed(7, engine.KeyState{Key: "acme"}), 10, 0, "acme is next; wants 10, 3 of 10 free", "acme"},
 	} {
-		if got := view.Why(c.st, c.key, c.weight, c.before); got != c.want {
+		if got := view.Why(c.st, c.key, "", c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestWhyByLevel(t *testing.T) {
 		{"a percent sign in a name", []engine.KeyState{full("a%2Fb", 1, 1)}, nil, "a%2Fb", 1, 0, "a%252Fb holds 1 of its 1"},
 	} {
 		st := engine.State{Limit: 30, Used: 22, Keys: c.keys, Waiters: c.waiters}
-		if got := view.Why(st, nested(c.key), c.weight, c.before); got != c.want {
+		if got := view.Why(st, nested(c.key), "", c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

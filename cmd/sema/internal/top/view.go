@@ -264,7 +264,7 @@ func (m *model) detail() []string {
 	}
 	w := m.row - len(st.Holders)
 	waiter := st.Waiters[w]
-	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Weight, view.Before(st, w))))}
+	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Takes, waiter.Weight, view.Before(st, w))))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the
