@@ -47,9 +47,12 @@ func why(st engine.State, path []engine.KeyState, keep []engine.Waiter, takes en
 			obstacles = append(obstacles, goBefore(k))
 		}
 	}
-	if before == 0 { // the permit may be the one that keeps it free
-		keep = slices.DeleteFunc(slices.Clone(keep), func(w engine.Waiter) bool { return w.Takes.Names() == takes.Names() && in(w.Key, last.Key) })
-	}
+	keep = slices.DeleteFunc(slices.Clone(keep), func(w engine.Waiter) bool {
+		if w.Takes.Names() == takes.Names() {
+			return before == 0 && in(w.Key, last.Key) // it is the permit itself
+		}
+		return shares(KeyOf(st, w.Key.First(1))) > shares(path[len(path)-1]) // it is served later
+	})
 	inPools, never := atPools(st, keep, takes)
 	switch obstacles = append(obstacles, inPools...); {
 	case weight > most:
@@ -193,6 +196,9 @@ func HeldFor(st engine.State, k engine.KeyState, takes engine.Pools) (most int) 
 	}
 	return most
 }
+
+// shares is how many whole shares a key holds.
+func shares(k engine.KeyState) int { return k.Held * engine.DefaultShare / k.Share }
 
 // atCap reports whether a key holds up a weight. An engine does not call a key full if all below it are at their caps.
 func atCap(k engine.KeyState, weight int) bool {
