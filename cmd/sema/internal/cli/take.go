@@ -261,12 +261,15 @@ type watch struct {
 	granted atomic.Bool // the wait is over
 }
 
-// ofKey says whose queue the position is in, if there is one for each key.
-func (w *watch) ofKey() string {
-	if w.flags.key == "" {
-		return ""
+// ofQueue says which queue the position is in, if there is one for each key, or for those who take the same pools.
+func (w *watch) ofQueue() (text string) {
+	if w.flags.key != "" {
+		text = " of " + printable(w.flags.key.String(), 40)
 	}
-	return " of " + printable(w.flags.key.String(), 40)
+	if w.flags.takes != "" {
+		text += " for " + w.flags.takes.Names()
+	}
+	return text
 }
 
 // observer passes on what happens.
@@ -455,7 +458,7 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 		case <-w.moved:
 			live.draw()
 			if w.flags.verbose && !live.shown {
-				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofKey())
+				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofQueue())
 			}
 		case text := <-w.notes:
 			live.clear()
@@ -477,7 +480,7 @@ func (w *watch) explain(ctx context.Context, err error) error {
 		if strings.Contains(pool, ",") {
 			pool = "POOL" // the error names it
 		}
-		return usage(w.command("limit", quote(w.name), "--pool", pool+"=N"), "%v", err)
+		return usage("--pools "+pool+"=N beside -n, or "+w.command("limit", quote(w.name), "--pool", pool+"=N"), "%v", err)
 	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
 	}
