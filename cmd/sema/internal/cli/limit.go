@@ -17,8 +17,7 @@ import (
 
 const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset, unset it.
 
-  sema limit api 200 --caps 20,4
-  sema limit api --pool gpu=6,licence=2
+  sema limit api 200 --caps 20,4 --pool gpu=6
   sema limit api --key acme/alice 6 --share 300
 
 A limit that is set is pinned: it stays when nobody uses the semaphore, and
@@ -27,11 +26,11 @@ smaller limit takes no permit away: sema grants again when less than it is held.
 After --unset the limit stays only while the semaphore is in use. "sema rm"
 removes an idle semaphore at once.
 
-With --pool gpu=6, there are 6 of the pool gpu (see sema run --take), and 0 ends a
-pool. With --caps 20,4, each key of one name (see sema run --key) may hold at most 20,
-and each of two names at most 4; - in a place, or no place, is no cap. With
---key acme/alice, N, --share and --unset are for that key only, and N counts
-for all below it. What a command leaves out stays as it is.`
+With --caps 20,4, each key of one name (see sema run --key) may hold at most 20,
+and each of two names at most 4; - in a place, or no place, is no cap. --pool is
+how much there is of pools (see sema run --take). With --key acme/alice, N,
+--share and --unset are for that key only, and N counts for all below it. What a
+command leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
 	unset, caps, pools, key, share := false, sema.Caps{}, engine.Pools(""), engine.Key(""), 0

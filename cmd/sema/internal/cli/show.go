@@ -17,11 +17,11 @@ import (
 )
 
 const showHelp = `Show a semaphore: its limit, its holders and its waiters, in the order of
-service. If keys share it (see sema run --key), the keys come first, at most a
-hundred of them, the one with the most waiters at the top, and those below a key
-behind it; then the waiters, key by key. Pools (see sema run --take) have a line
-each. What a key holds and who waits are with
-all below it. "acme itself" is acme's callers without a further name.`
+service. Pools (see sema run --take) have a line each. If keys share it (see sema
+run --key), the keys come first, at most a hundred of them, the one with the most
+waiters at the top, and those below a key behind it; then the waiters, key by
+key. What a key holds and who waits are with all below it. "acme itself" is
+acme's callers without a further name.`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
@@ -48,14 +48,13 @@ func (p *program) showCommand() *cobra.Command {
     (0: none), share, ruled (it has a cap or a share of its own), full (its own
     permits are all that it waits for), before (how many keys beside it go before
     it), why
-  holders: list of permit, key, takes (amounts by pool), weight, slot (null: none), token (null: not
-    recorded), age_seconds (null: not recorded), lease_left_seconds,
-    revoked, host, pid, label, version (of sema, if known), caller (the
-    caller's own id of the permit)
+  holders: list of permit, key, takes (amounts by pool), weight, slot (null:
+    none), token (null: not recorded), age_seconds (null: not recorded),
+    lease_left_seconds, revoked, host, pid, label, version (of sema, if known),
+    caller (the caller's own id of the permit)
   waiters: list of position (from 1, among those of its key that take the same
-    pools), permit, key, takes, weight,
-    waiting_seconds, behind (how many more callers wait in its process), host,
-    pid, label, version, caller`)
+    pools), permit, key, takes, weight, waiting_seconds, behind (how many more
+    callers wait in its process), host, pid, label, version, caller`)
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 
 	keyFlag(cmd, &f.key, "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
 	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
-	poolsFlag(cmd, &f.takes, "take", 1, "take some of pools as well, all at once or nothing: gpu=1,licence=2")
+	poolsFlag(cmd, &f.takes, "take", 1, "what to take of pools, which are limits beside -n: gpu=1,licence=2; a run gets all of it at once, or waits")
 	poolsFlag(cmd, &f.pools, "pools", 1, "with -n: how much there is of each pool: gpu=8,licence=4 (default: there are no pools)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")

@@ -14,8 +14,9 @@ import (
 )
 
 const whyHelp = `Say who is in front of a permit: who holds the semaphore, since when, and who
-waits. Without PERMIT it is about a run that would ask now, with weight -w and
-key --key, which takes --take of pools. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
+waits. Without PERMIT it is about a run that would ask now, with weight -w, key
+--key and pools --take. With PERMIT it is about that waiter; "sema show NAME"
+lists waiters.
 At a full key it lists only the holders of that key, and of the keys below it;
 at a pool that lacks room, only those who hold some of it.
 
@@ -49,7 +50,8 @@ func (p *program) whyCommand() *cobra.Command {
 	poolsFlag(cmd, &takes, "take", 1, "without PERMIT: what the run that would ask takes of pools: gpu=1,licence=2")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
   name, limit, used, permit ("" without PERMIT), key (a text, or a list of several
-    names), takes (amounts by pool), weight, waits (false: it holds the permit, or would get one at once),
+    names), takes (amounts by pool), weight, waits (false: it holds the permit, or
+    would get one at once),
     reason (what is in front, at the last name of the key first, at pools last),
     position (from 1, among those of its key that take the same pools; 0: it does
     not wait), weight_before (of those of them that are before it)
