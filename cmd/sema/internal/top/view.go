@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -168,12 +169,8 @@ func (m *model) viewOne() []string {
 		if text := view.Adapts(st); text != "" {
 			head += "  " + text
 		}
-		for i, p := range st.Pools {
-			text := ", "
-			if i == 0 {
-				text = "  pools "
-			}
-			head += fmt.Sprintf("%s%s %d of %d", text, clean(p.Pool), p.Used, p.Limit)
+		for _, p := range slices.SortedStableFunc(slices.Values(st.Pools), func(a, b engine.PoolState) int { return b.Waiting - a.Waiting }) {
+			head += fmt.Sprintf("  %s %d/%d", clean(p.Pool), p.Used, p.Limit) // there may be no room for all
 		}
 		if n := len(m.one.keys); n > 0 {
 			head += fmt.Sprintf("  %d keys", n)
