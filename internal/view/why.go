@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,11 +48,12 @@ func why(st engine.State, path []engine.KeyState, keep []engine.Waiter, takes en
 			obstacles = append(obstacles, goBefore(k))
 		}
 	}
-	keep = slices.DeleteFunc(slices.Clone(keep), func(w engine.Waiter) bool {
+	isFirst := before == 0 && !slices.ContainsFunc(path, func(k engine.KeyState) bool { return k.Before > 0 }) // of its pools
+	keep = slices.DeleteFunc(slices.Clone(keep), func(w engine.Waiter) bool {                                  // it is the permit itself, or served later
 		if w.Takes.Names() == takes.Names() {
-			return before == 0 && in(w.Key, last.Key) // it is the permit itself
+			return isFirst
 		}
-		return shares(KeyOf(st, w.Key.First(1))) > shares(path[len(path)-1]) // it is served later
+		return shares(KeyOf(st, w.Key.First(1))) > shares(path[len(path)-1])
 	})
 	inPools, never := atPools(st, keep, takes)
 	switch obstacles = append(obstacles, inPools...); {
@@ -74,14 +76,42 @@ func why(st engine.State, path []engine.KeyState, keep []engine.Waiter, takes en
 	case weight > free:
 		return next + "; " + room
 	}
-	if i := slices.IndexFunc(keep, func(w engine.Waiter) bool { return w.Weight > free-weight }); i >= 0 {
-		wants := fmt.Sprint(keep[i].Weight)
-		if keep[i].Weight <= free {
-			wants += ", and " + poolsOf(keep[i].Takes)
+	for _, k := range path {
+		below := func(w engine.Waiter) int {
+			if in(w.Key, k.Key) {
+				return w.Weight
+			}
+			return 0
 		}
-		return fmt.Sprintf("%s, reserved for %s, who wants %s", room, owner(keep[i].Key), wants)
+		if by := reserved(keep, k.Cap-k.Held-weight, below, true); k.Cap > 0 && by != "" {
+			return fmt.Sprintf("%s holds %d of its %d; the rest is %s", called(k.Key), k.Held, k.Cap, by)
+		}
+	}
+	if by := reserved(keep, free-weight, func(w engine.Waiter) int { return w.Weight }, true); by != "" {
+		return room + "; the rest is " + by
 	}
 	return Served
+}
+
+// reserved says for whom more is kept free than left; "": for nobody. of is how much a waiter keeps. What it takes of
+// pools is said as well if that is asked for.
+func reserved(keep []engine.Waiter, left int, of func(engine.Waiter) int, pools bool) string {
+	sum, several := 0, 0
+	for _, w := range keep {
+		n := of(w)
+		if n > left {
+			text := fmt.Sprintf("reserved for %s, who wants %d", owner(w.Key), n)
+			if pools && w.Takes != "" {
+				text += ", and " + poolsOf(w.Takes)
+			}
+			return text
+		}
+		sum, several = sum+n, several+min(n, 1)
+	}
+	if sum > left {
+		return fmt.Sprintf("reserved for %d others", several)
+	}
+	return ""
 }
 
 // Keyed reports whether anything tells keys apart. In a semaphore with pools callers without a key are a key, "".
@@ -103,7 +133,7 @@ func atPools(st engine.State, keep []engine.Waiter, takes engine.Pools) (obstacl
 	for name, n := range takes.All() {
 		p, ok := PoolOf(st, name)
 		free := max(0, p.Limit-p.Used)
-		by := slices.IndexFunc(keep, func(w engine.Waiter) bool { return w.Takes.Of(name) > free-n && w.Takes.Of(name) > 0 })
+		by := reserved(keep, free-n, func(w engine.Waiter) int { return w.Takes.Of(name) }, false)
 		switch {
 		case !ok:
 			return nil, "never: there is no pool " + name
@@ -111,8 +141,8 @@ func atPools(st engine.State, keep []engine.Waiter, takes engine.Pools) (obstacl
 			return nil, fmt.Sprintf("never: %d of %s are above the %d that there are", n, name, p.Limit)
 		case n > free:
 			obstacles = append(obstacles, fmt.Sprintf("%d of %s wanted, %d of %d free", n, name, free, p.Limit))
-		case by >= 0:
-			obstacles = append(obstacles, fmt.Sprintf("%s: %d free, reserved for %s, who wants %d", name, free, owner(keep[by].Key), keep[by].Takes.Of(name)))
+		case by != "":
+			obstacles = append(obstacles, fmt.Sprintf("%s: %d free, %s", name, free, by))
 		}
 	}
 	return obstacles, ""
@@ -155,11 +185,14 @@ type LaneMap map[Lane]int
 func Lanes(st engine.State) LaneMap {
 	lanes, below := LaneMap{}, map[Lane]int{}
 	for _, w := range st.Waiters {
-		set := ""
+		leaf, set := w.Key, ""
+		if leaf != "" {
+			leaf += engine.KeySeparator
+		}
 		if w.Takes != "" {
 			set = w.Takes.Names()
 		}
-		for _, k := range above(w.Key + engine.KeySeparator) {
+		for _, k := range above(leaf) {
 			if _, ok := lanes[Lane{k, set}]; !ok && len(st.Pools) > 0 {
 				lanes[Lane{k, set}] = below[Lane{k.Above(), set}]
 				below[Lane{k.Above(), set}]++
@@ -179,8 +212,8 @@ func (l LaneMap) at(path []engine.KeyState, takes engine.Pools) []engine.KeyStat
 	return path
 }
 
-// HeldFor is what a key holds as those count it who take some of pools: the weight held with one of them,
-// the most of these; without pools all that it holds.
+// HeldFor is the weight that counts for a key in the order among callers of the same pools: of the weights that
+// it holds with each of the pools, the largest. Without pools it is all that the key holds.
 func HeldFor(st engine.State, k engine.KeyState, takes engine.Pools) (most int) {
 	if takes == "" {
 		return k.Held
@@ -198,7 +231,9 @@ func HeldFor(st engine.State, k engine.KeyState, takes engine.Pools) (most int) 
 }
 
 // shares is how many whole shares a key holds.
-func shares(k engine.KeyState) int { return k.Held * engine.DefaultShare / k.Share }
+func shares(k engine.KeyState) int {
+	return k.Held * engine.DefaultShare / cmp.Or(k.Share, engine.DefaultShare)
+}
 
 // atCap reports whether a key holds up a weight. An engine does not call a key full if all below it are at their caps.
 func atCap(k engine.KeyState, weight int) bool {
@@ -257,7 +292,7 @@ func Beside(w, other engine.Waiter) bool {
 	return w.Key == other.Key && (w.Takes == other.Takes || w.Takes.Names() == other.Takes.Names())
 }
 
-// owner names in a sentence whom something is reserved for.
+// owner names, in a sentence, the waiter with a reservation.
 func owner(key engine.Key) string {
 	if key == "" {
 		return "a caller"

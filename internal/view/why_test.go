@@ -117,7 +117,7 @@ func TestWhyByLevel(t *testing.T) {
 	}
 }
 
-// Those who take some of pools learn which pool they wait for, and who keeps it free.
+// The reason names the pool that lacks room, or the waiter that keeps it free.
 func TestWhyOfPools(t *testing.T) {
 	waiter := func(key string, takes engine.Pools, weight int) engine.Waiter {
 		return engine.Waiter{Key: nested(key), Takes: takes, Weight: weight}
@@ -158,8 +158,8 @@ func TestWhyOfPools(t *testing.T) {
 			waiters: []engine.Waiter{waiter("beta", "db=1", 1), waiter("acme", "gpu=1", 1), waiter("acme", "gpu=1", 1), waiter("zeta", "gpu=2", 1)}, key: "zeta", takes: "gpu=2",
 			want: "1 key goes before zeta; 2 of gpu wanted, 0 of 8 free",
 		},
-		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "3 of 9 free, reserved for a caller, who wants 2, and 1 of db and 2 of gpu"},
-		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "3 of 9 free, reserved for a caller, who wants 5"},
+		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "3 of 9 free; the rest is reserved for a caller, who wants 2, and 1 of db and 2 of gpu"},
+		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "3 of 9 free; the rest is reserved for a caller, who wants 5"},
 		{name: "cap, then pool", used: [2]int{4, 0}, keys: []engine.KeyState{state("acme", 2, 2, 0)}, key: "acme", takes: "db=1", want: "acme holds 2 of its 2; 1 of db wanted, 0 of 4 free"},
 		{name: "above the pool", takes: "db=1,gpu=9", want: "never: 9 of gpu are above the 8 that there are"},
 		{name: "no pool", takes: "gpu=1,gpus=1", want: "never: there is no pool gpus"},

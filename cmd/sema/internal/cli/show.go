@@ -110,7 +110,7 @@ func keyCell(keyed bool, key engine.Key) string {
 	return printable(key.String(), 60) + "\t"
 }
 
-// takesCell is the cell of what a permit takes of pools, or its heading; there is none where no pools are.
+// takesCell is the cell of the pools that a permit takes, or its heading; a semaphore without pools has none.
 func takesCell(pooled bool, takes engine.Pools) string {
 	if !pooled {
 		return ""

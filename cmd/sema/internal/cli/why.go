@@ -106,8 +106,10 @@ func (w why) free() bool {
 	return view.Why(w.asked(), w.key, w.takes, w.weight, len(w.before)) == view.Served && (len(w.st.Waiters) == 0 || !w.keyless())
 }
 
-// keyless reports whether nothing tells keys apart.
-func (w why) keyless() bool { return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) }
+// keyless reports whether nothing tells keys apart, nor would with the permit.
+func (w why) keyless() bool {
+	return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) && w.key == ""
+}
 
 // reason is the answer in a few words.
 func (w why) reason() string {
@@ -143,7 +145,7 @@ func (w why) asked() sema.State {
 	for _, k := range view.Path(st, w.key) {
 		st.Keys = slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool { return o.Key == k.Key })
 		if first {
-			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
+			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap || k.Full && k.Waiting > 0 && len(st.Pools) > 0
 		}
 		if first && !waits(k) {
 			k.Before = 0
