@@ -20,16 +20,17 @@ type Summary struct {
 	Used    int // weight held; above Limit after that was lowered
 	Pinned  bool
 	Paused  bool
-	Holders int                // permits
-	Waiting int                // callers: tickets, and those behind them in their processes
-	Oldest  time.Duration      // the longest wait of a ticket, at the time of the look
-	Keys    Levels             // keys that hold, wait, or have a rule; none: the semaphore has no keys
-	InTurn  Levels             // waiting keys below their caps: they wait for the keys beside them, or for free weight
-	Full    Levels             // waiting keys at their caps: they wait for their own permits
-	Pools   []engine.PoolState // by name; not to be changed
-	Auto    *engine.Auto       // the last report of the controller that sets the limit; nil: there is none
-	Looked  time.Time          // the time of the look
-	Err     error              // the error of the last look; the other fields are from the last successful one, if Looked is not zero
+	Holders int           // permits
+	Waiting int           // callers: tickets, and those behind them in their processes
+	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
+	Keys    Levels        // keys that hold, wait, or have a rule; none: the semaphore has no keys
+	InTurn  Levels        // waiting keys below their caps: they wait for the keys beside them, or for free weight
+	Full    Levels        // waiting keys at their caps: they wait for their own permits
+	Auto    *engine.Auto  // the last report of the controller that sets the limit; nil: there is none
+	Looked  time.Time     // the time of the look
+	Err     error         // the error of the last look; the other fields are from the last successful one, if Looked is not zero
+
+	Pools []engine.PoolState // by name; not to be changed
 }
 
 // Levels count keys by how many names they have: first those of one name. The callers without a

@@ -139,7 +139,7 @@ func KeysOf(st engine.State) []Key {
 		return []Key{}
 	}
 	list, firsts, at := make([]Key, len(st.Keys)), make([]engine.Waiter, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
-	lanes, keep := Lanes(st), keepers(st)
+	lanes, keep := Lanes(st)
 	for i, k := range st.Keys {
 		list[i] = Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		at[k.Key] = i
@@ -166,7 +166,7 @@ func KeysOf(st engine.State) []Key {
 			}
 		}
 		first := firsts[i]
-		list[i].Why = why(st, lanes.at(path, first.Takes), keep, first.Takes, first.Weight, 0)
+		list[i].Why = why(st, inLanes(path, lanes, first.Takes), keep, first.Takes, first.Weight, 0)
 	}
 	return list
 }

@@ -16,8 +16,8 @@ const Served = "served now"
 // some of pools, with so many tickets of that key and those pools before it. The obstacle at the last name of the
 // key comes first, pools come last.
 func Why(st engine.State, key engine.Key, takes engine.Pools, weight, before int) string {
-	lanes := Lanes(st)
-	return why(st, lanes.at(Path(st, key), takes), keepers(st), takes, weight, before)
+	lanes, keep := Lanes(st)
+	return why(st, inLanes(Path(st, key), lanes, takes), keep, takes, weight, before)
 }
 
 // why says it for the keys of a path, from the last name on, beside those that keep something free.
@@ -148,64 +148,46 @@ func atPools(st engine.State, keep []engine.Waiter, takes engine.Pools) (obstacl
 	return obstacles, ""
 }
 
-// keepers are the waiters that may keep free what they want: of those that take the same pools the first
-// that no cap holds up. There are none without pools.
-func keepers(st engine.State) (list []engine.Waiter) {
-	if len(st.Pools) == 0 {
-		return nil
-	}
-	states, sets, seen := map[engine.Key]engine.KeyState{}, map[engine.Pools]string{}, map[string]bool{}
-	for _, k := range st.Keys {
-		states[k.Key] = k
-	}
-	for _, w := range st.Waiters {
-		set, ok := sets[w.Takes]
-		if !ok {
-			set = w.Takes.Names()
-			sets[w.Takes] = set
-		}
-		if !seen[set] && !slices.ContainsFunc(above(w.Key), func(k engine.Key) bool { return atCap(states[k], w.Weight) }) {
-			seen[set] = true
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
 // Lane is who waits for a key, or below it, and takes some of the same pools, which Set names.
 type Lane struct {
 	Key engine.Key
 	Set string
 }
 
-// LaneMap says of each lane that somebody waits in how many beside it, of the same pools, are served before it.
-type LaneMap map[Lane]int
-
-// Lanes are the lanes of a semaphore with pools, and none of another.
-func Lanes(st engine.State) LaneMap {
-	lanes, below := LaneMap{}, map[Lane]int{}
+// Lanes says of each lane of a semaphore with pools how many beside it, of the same pools, are served before it. keep
+// are the waiters that may keep free what they want: of those that take the same pools the first that no cap holds up.
+func Lanes(st engine.State) (lanes map[Lane]int, keep []engine.Waiter) {
+	if len(st.Pools) == 0 {
+		return nil, nil
+	}
+	states, below, kept := map[engine.Key]engine.KeyState{}, map[Lane]int{}, map[string]bool{}
+	for _, k := range st.Keys {
+		states[k.Key] = k
+	}
+	lanes = map[Lane]int{}
 	for _, w := range st.Waiters {
-		leaf, set := w.Key, ""
+		leaf, set, held := w.Key, w.Takes.Names(), false
 		if leaf != "" {
 			leaf += engine.KeySeparator
 		}
-		if w.Takes != "" {
-			set = w.Takes.Names()
-		}
 		for _, k := range above(leaf) {
-			if _, ok := lanes[Lane{k, set}]; !ok && len(st.Pools) > 0 {
+			held = held || atCap(states[k], w.Weight)
+			if _, ok := lanes[Lane{k, set}]; !ok {
 				lanes[Lane{k, set}] = below[Lane{k.Above(), set}]
 				below[Lane{k.Above(), set}]++
 			}
 		}
+		if !held && !kept[set] {
+			keep, kept[set] = append(keep, w), true
+		}
 	}
-	return lanes
+	return lanes, keep
 }
 
-// at is a path as those see it that take some of the same pools: how many lanes are before theirs.
-func (l LaneMap) at(path []engine.KeyState, takes engine.Pools) []engine.KeyState {
+// inLanes is a path as those see it that take some of the same pools: how many lanes are before theirs.
+func inLanes(path []engine.KeyState, lanes map[Lane]int, takes engine.Pools) []engine.KeyState {
 	for i := range path {
-		if n, ok := l[Lane{path[i].Key, takes.Names()}]; ok {
+		if n, ok := lanes[Lane{path[i].Key, takes.Names()}]; ok {
 			path[i].Before = n
 		}
 	}

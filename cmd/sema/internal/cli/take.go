@@ -129,21 +129,16 @@ func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
 // poolsFlag adds a flag for amounts of pools, each least or more. It may be given several times, each time
 // with other pools.
 func poolsFlag(cmd *cobra.Command, pools *engine.Pools, name string, least int, help string) {
-	flag := &read{}
-	flag.by = func(text string) (err error) {
-		if *pools != "" {
-			text = string(*pools) + "," + text
+	cmd.Flags().Var(&read{by: func(text string) (err error) {
+		all := strings.TrimPrefix(string(*pools)+","+text, ",")
+		if *pools, err = engine.ParsePools(all, least); err == nil && text == "" {
+			err = errors.New("want amounts of pools")
 		}
-		argument := (*engine.ArgumentError)(nil)
-		switch *pools, err = engine.ParsePools(text, least); {
-		case errors.As(err, &argument):
-			return usage("--"+name+" gpu=1,licence=2", "--%s %s: %s %s: want %s", name, quote(printable(flag.text, 60)), argument.What, printable(fmt.Sprint(argument.Value), 60), argument.Want)
-		case *pools == "":
-			return usage("--"+name+" gpu=1,licence=2", "--%s is empty", name)
+		if err != nil {
+			return usage("--"+name+" gpu=1,licence=2", "--%s %s: %v", name, quote(printable(text, 60)), err)
 		}
-		return err
-	}
-	cmd.Flags().Var(flag, name, help)
+		return nil
+	}}, name, help)
 }
 
 // tries reports whether there is no wait.

@@ -137,7 +137,7 @@ func (w why) asked() sema.State {
 		}
 	}
 	first := len(w.before) == 0 // the permit is the first that this key waits for
-	lanes := view.Lanes(w.st)
+	lanes, _ := view.Lanes(w.st)
 	waits := func(k engine.KeyState) bool {
 		_, waits := lanes[view.Lane{Key: k.Key, Set: w.takes.Names()}]
 		return k.InTurn && (waits || len(w.st.Pools) == 0)
