@@ -276,14 +276,18 @@ func (l *Ledger) holdsUp(k *key, first *ticket) bool {
 	return l.lacks(k, first.id.Weight, 0)
 }
 
-// lacking is the lowest key of a ticket's path that lacks its weight; nil: none does.
-func (l *Ledger) lacking(t *ticket) *key {
+// lacking is the lowest key of a ticket's path that lacks its weight; nil: none does, or the weight is above a cap
+// of the path.
+func (l *Ledger) lacking(t *ticket) (lowest *key) {
 	for n := t.key.leaf(); n.up != nil; n = n.up {
-		if l.lacks(n, t.id.Weight, n.reserved) {
-			return n
+		if t.id.Weight > l.capOf(n) {
+			return nil
+		}
+		if lowest == nil && l.lacks(n, t.id.Weight, n.reserved) {
+			lowest = n
 		}
 	}
-	return nil
+	return lowest
 }
 
 // hold changes the weight held of a leaf, and of each key above it, by that of a permit; and what is used of pools.
