@@ -93,8 +93,8 @@ func why(st engine.State, path []engine.KeyState, keep []engine.Waiter, takes en
 	return Served
 }
 
-// reserved says for whom more is kept free than left; "": for nobody. of is how much a waiter keeps. What it takes of
-// pools is said as well if that is asked for.
+// reserved names the waiter that keeps more than left free for itself, or says how many do so together; "" if they
+// leave enough. of is how much a waiter keeps. pools adds what it takes of pools.
 func reserved(keep []engine.Waiter, left int, of func(engine.Waiter) int, pools bool) string {
 	sum, several := 0, 0
 	for _, w := range keep {
@@ -154,8 +154,8 @@ type Lane struct {
 	Set string
 }
 
-// Lanes says of each lane of a semaphore with pools how many beside it, of the same pools, are served before it. keep
-// are the waiters that may keep free what they want: of those that take the same pools the first that no cap holds up.
+// Lanes counts, for each lane of a semaphore with pools, the lanes beside it of the same pools that are served before
+// it. keep are the waiters that may have a reservation: the first one of each set of pools that no cap holds up.
 func Lanes(st engine.State) (lanes map[Lane]int, keep []engine.Waiter) {
 	if len(st.Pools) == 0 {
 		return nil, nil
