@@ -36,7 +36,7 @@ type State struct {
 	Waiters  []Waiter           `json:"waiters"`            // in the order they will be served; with keys, key by key
 	Caps     []int              `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
 	Pools    []engine.PoolState `json:"pools"`              // by name
-	Keys     []Key              `json:"keys"`               // as engine.State.Keys has them, in its order
+	Keys     []Key              `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
 	Adapting *Adapting          `json:"adapting,omitempty"` // nil: nobody finds the limit
 }
 
@@ -82,7 +82,7 @@ type Holder struct {
 
 // Waiter is a client with a ticket.
 type Waiter struct {
-	Position int          `json:"position"` // from 1, among those of its key
+	Position int          `json:"position"` // from 1, among those of its key that take the same pools
 	Permit   string       `json:"permit"`   // the one it would get
 	Key      engine.Key   `json:"key"`
 	Takes    engine.Pools `json:"takes"` // of pools
@@ -124,11 +124,12 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	place := map[engine.Key]int{}
+	place := map[Lane]int{}
 	for _, w := range st.Waiters {
-		place[w.Key]++
+		lane := Lane{w.Key, w.Takes.Names()}
+		place[lane]++
 		v.Waiters = append(v.Waiters, Waiter{
-			Position: place[w.Key], Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
+			Position: place[lane], Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
 		})
 	}
@@ -137,7 +138,11 @@ func Of(name string, st engine.State) State {
 
 // KeysOf is the keys of a snapshot, in its order.
 func KeysOf(st engine.State) []Key {
-	list, firsts, at := make([]Key, len(st.Keys)), make([]int, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
+	if !Keyed(st) {
+		return []Key{}
+	}
+	list, firsts, at := make([]Key, len(st.Keys)), make([]engine.Waiter, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
+	lanes, keep := Lanes(st)
 	for i, k := range st.Keys {
 		list[i] = Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		at[k.Key] = i
@@ -145,7 +150,9 @@ func KeysOf(st engine.State) []Key {
 	for _, w := range st.Waiters {
 		for _, key := range append(above(w.Key), w.Key+engine.KeySeparator) {
 			if i, ok := at[key]; ok {
-				firsts[i] = cmp.Or(firsts[i], w.Weight)
+				if list[i].Waiting == 0 {
+					firsts[i] = w
+				}
 				list[i].Waiting += 1 + w.Behind
 				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
 			}
@@ -161,7 +168,8 @@ func KeysOf(st engine.State) []Key {
 				path = append(path, st.Keys[i])
 			}
 		}
-		list[i].Why = why(st, path, firsts[i], 0)
+		first := firsts[i]
+		list[i].Why = why(st, inLanes(path, lanes, first.Takes), keep, first.Takes, first.Weight, 0)
 	}
 	return list
 }
