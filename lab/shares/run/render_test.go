@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +14,7 @@ import (
 // The page is made again: what is committed is what the committed results say.
 func TestDocsAreOfTheResults(t *testing.T) {
 	dir := t.TempDir()
-	expect.OK(t, run(t.Context(), "results.json", dir, "", true, 0))
+	expect.OK(t, run(t.Context(), "results.json", dir, "", "", true, 0))
 	for _, name := range []string{"shares.md", "shares-waits.svg", "shares-levels.svg"} {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		expect.OK(t, err)
@@ -24,7 +25,7 @@ func TestDocsAreOfTheResults(t *testing.T) {
 }
 
 // A permit counts for what it is held between the warm-up and the end, and a wait if it
-// begins there.
+// begins there, also one that does not end.
 func TestCount(t *testing.T) {
 	const second = 1e9
 	hold := func(op int64, key string, call, got, release int64) []history.Event {
@@ -38,12 +39,16 @@ func TestCount(t *testing.T) {
 	r.Events = append(r.Events, hold(1, "light-1", 100, 101, 115)...)
 	r.Events = append(r.Events, hold(2, "light-2", 112, 115, 200)...)
 	r.Events = append(r.Events, hold(3, "heavy", 139, 141, 142)...)
+	r.Events = append(r.Events, history.Event{At: 120 * second, Kind: history.Call, Op: 4, Key: "never", Weight: 1})
 	got := scene{warm: 10 * second, time: 60 * second, end: 20 * second}.count(shares.Shares, r)
 	light := got.Kinds["light"]
-	if light.Served != 1 || light.P50 != 3000 || light.P99 != 3000 || light.Held != 1 {
+	if light.Served != 1 || light.P50 != 3000 || light.P99 != 3000 || light.Held != 1 || math.Abs(light.Rate-1./30) > 1e-9 {
 		t.Errorf("light: %+v", light)
 	}
 	if heavy := got.Kinds["heavy"]; heavy.Served != 1 || heavy.Longest != 2000 || heavy.Held != 0 {
 		t.Errorf("heavy: %+v", heavy)
+	}
+	if never := got.Kinds["never"]; never.Served != 0 || never.Longest != 80_000 {
+		t.Errorf("never: %+v", never)
 	}
 }
