@@ -4,7 +4,9 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -26,6 +28,7 @@ var (
 	p99     figure = func(t tenant) float64 { return t.P99 }
 	longest figure = func(t tenant) float64 { return t.Longest }
 	held    figure = func(t tenant) float64 { return t.Held }
+	rate    figure = func(t tenant) float64 { return t.Rate }
 )
 
 // of is a figure of all rounds, in their order by size.
@@ -58,7 +61,10 @@ func (r results) render() (map[string][]byte, error) {
 	}
 	text, err := page.Fill(words, template.FuncMap{
 		"waits": r.waits, "held": r.held, "levels": r.levels, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
-		"p99": func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
+		"pools": r.pools, "on": r.on,
+		"widest": func() string { return show(slices.Max(r.of("wide", shares.AtOnce, "wide", longest))) },
+		"beside": func(kind string) string { return perSecond(median(r.of("wide", shares.AtOnce, kind, rate))) },
+		"p99":    func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
 	}, r)
 	if err != nil {
 		return nil, err
@@ -141,4 +147,32 @@ func (r results) held() string {
 		fmt.Fprintf(&b, "| %s | %.1f | %.1f |\n", o, median(r.of("holds", o, "long", held)), median(r.of("holds", o, "short", held)))
 	}
 	return b.String()
+}
+
+// pools is the table of how many jobs of each kind begin.
+func (r results) pools() string {
+	var b strings.Builder
+	b.WriteString("| | simulations a second | trainings | tests |\n|---|---:|---:|---:|\n")
+	for _, o := range sceneOf("pools").orders {
+		fmt.Fprintf(&b, "| %s |", o)
+		for _, kind := range []string{"simulation", "training", "test"} {
+			fmt.Fprintf(&b, " %s |", perSecond(median(r.of("pools", o, kind, rate))))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func perSecond(n float64) string {
+	return strconv.FormatFloat(n, 'f', max(0, 1-int(math.Floor(math.Log10(n)))), 64)
+}
+
+// on is what a scene was measured on.
+func (r results) on(scene string) string {
+	at := slices.IndexFunc(r.Rounds, func(one round) bool { return one.Scene == scene })
+	if url := r.Rounds[at].On; url != "" {
+		kind, _, _ := strings.Cut(url, "://")
+		return map[string]string{"file": "one host's files", "postgres": "a PostgreSQL"}[kind]
+	}
+	return "a Redis " + r.Redis
 }

@@ -8,6 +8,7 @@ import (
 
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
+	"sema/lab/page"
 	"sema/lab/shares"
 )
 
@@ -50,5 +51,31 @@ func TestCount(t *testing.T) {
 	}
 	if never := got.Kinds["never"]; never.Served != 0 || never.Longest != 80_000 {
 		t.Errorf("never: %+v", never)
+	}
+}
+
+// Nobody waits for ever who takes some of several pools, or much of them, and what these leave is used.
+func TestPoolsAreShared(t *testing.T) {
+	var r results
+	expect.OK(t, page.Load("results.json", &r))
+	seen := map[string]int{}
+	for _, one := range r.Rounds {
+		if one.Order != shares.AtOnce {
+			continue
+		}
+		seen[one.Scene]++
+		switch simulations, tests, wide := one.Kinds["simulation"].Rate, one.Kinds["test"].Rate, one.Kinds["wide"]; one.Scene {
+		case "pools":
+			if simulations < 0.3 || tests < 150 {
+				t.Errorf("%.2f simulations and %.0f tests a second, want 0.3 and 150", simulations, tests)
+			}
+		case "wide":
+			if wide.Served == 0 || wide.Longest > 60_000 || tests < 150 {
+				t.Errorf("%d wide jobs, which wait for up to %.0f ms, beside %.0f tests a second", wide.Served, wide.Longest, tests)
+			}
+		}
+	}
+	if seen["pools"] == 0 || seen["wide"] == 0 {
+		t.Errorf("measured are %v", seen)
 	}
 }
