@@ -52,6 +52,23 @@ func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 
 func (j *judge) key(t *rapid.T) string { return rapid.SampledFrom(j.names).Draw(t, "key") }
 
+// counted is a key, and what is taken of pools.
+func (j *judge) counted(t *rapid.T) string {
+	key := j.key(t)
+	if len(j.takes) == 0 || len(key) > engine.MaxKey/2 {
+		return key
+	}
+	return protocol.Counted(key, rapid.SampledFrom(j.takes).Draw(t, "takes"))
+}
+
+// pools are those of a semaphore.
+func (j *judge) pools(t *rapid.T) engine.Pools {
+	if len(j.takes) == 0 {
+		return ""
+	}
+	return rapid.SampledFrom([]engine.Pools{"db=2,gpu=2", "db=2,gpu=2", "db=3,gpu=2", "db=1,gpu=3", "gpu=1", ""}).Draw(t, "pools")
+}
+
 // caps are caps of keys, mostly of those with one name.
 func (j *judge) caps(t *rapid.T, least, most int) (c engine.Caps) {
 	c[0] = rapid.IntRange(least, most).Draw(t, "cap")
@@ -109,6 +126,9 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		r.Pin = one(t, 4, "pin")
 		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
 			r.Caps = j.caps(t, -1, 4)
+			if len(j.takes) > 0 {
+				r.Pools = rapid.SampledFrom([]engine.Pools{"", "", "gpu=1", "gpu=3", "gpu=0", "db=4,gpu=2", "db=0,new=1"}).Draw(t, "changed pools")
+			}
 		}
 		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
 			r.Limit = 0
@@ -131,7 +151,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
-			r.Key, r.Caps = j.key(t), j.caps(t, 0, 3)
+			r.Key, r.Caps, r.Pools = j.counted(t), j.caps(t, 0, 3), j.pools(t)
 		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
@@ -177,7 +197,10 @@ func (j *judge) quick(t *rapid.T, client string, c protocol.Call) {
 			client = r.ID.Client
 		}
 	} else {
-		r.ID, r.Key, r.Caps = j.newID(client), j.key(t), j.caps(t, 0, 3)
+		r.ID, r.Key, r.Caps, r.Pools = j.newID(client), j.key(t), j.caps(t, 0, 3), j.pools(t)
+		if one(t, 4, "takes some") {
+			r.Key = j.counted(t)
+		}
 		r.ID.Weight, r.Ticket, r.Wait = rapid.IntRange(1, 2).Draw(t, "weight"), r.Lease/2, one(t, 8, "wait")
 		j.known = append(j.known, r.ID)
 	}
@@ -205,7 +228,7 @@ func (j *judge) both(t *rapid.T) {
 				if r.Who != nil {
 					r.Who = j.who(t, r.ID)
 					if len(j.names) > 0 {
-						r.Key, r.Caps = j.key(t), j.caps(t, 0, 3)
+						r.Key, r.Caps, r.Pools = j.counted(t), j.caps(t, 0, 3), j.pools(t)
 					}
 				}
 				c.Requests = append(c.Requests, r)
@@ -230,7 +253,7 @@ func (j *judge) all(t *rapid.T) {
 	}
 	r.Ticket = r.Lease
 	if len(j.names) > 0 {
-		r.Caps = j.caps(t, 0, 3)
+		r.Caps, r.Pools = j.caps(t, 0, 3), j.pools(t)
 	}
 	j.each(j.clients[:rapid.IntRange(1, len(j.clients)).Draw(t, "all")], r, keep(t))
 }
@@ -243,6 +266,9 @@ func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 			j.known = append(j.known, j.last[client])
 			if len(j.names) > 0 {
 				r.Key = j.names[len(j.known)%len(j.names)]
+				if len(j.takes) > 0 {
+					r.Key = protocol.Counted(r.Key, j.takes[len(j.known)%len(j.takes)])
+				}
 			}
 		}
 		if r.ID = j.last[client]; r.ID.Client == "" {

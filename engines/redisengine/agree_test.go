@@ -52,23 +52,34 @@ const (
 			local first = id ~= '' and string.byte(value) or 0
 			local size = (first == TICKETED or first == 81) and TICKET_SIZE or PERMIT_SIZE
 			local key = first >= 97 and '' or first > 0 and string.sub(value, size + 1, string.find(value, '\0', size + 1, true) - 1)
-			local at = 0
+			local at, lane = 0, ''
+			if key and string.find(key, '\2', 1, true) then
+				key, lane = string.match(key, '^(.*)\2(.*)$')
+				lane = string.gsub(lane, '=%d+', '') .. '\2'
+			end
 			while key and at do
 				at = string.find(key, '\1', at + 1, true)
 				local parts = {at and string.sub(key, 1, at - 1) or key}
 				if not at and inner('k' .. key) then parts[2] = key .. '\1' end
 				for _, part in ipairs(parts) do
-					local sum = held['k' .. part] or {0, 0}
+					local sum, of = held['k' .. part] or {0, 0, 0}, held['k' .. lane .. part] or {0, 0, 0}
 					held['k' .. part] = sum
-					if size == PERMIT_SIZE then sum[1] = sum[1] + string.match(id, '%d+$') else sum[2] = sum[2] + 1 end
+					if size == PERMIT_SIZE then
+						sum[1] = sum[1] + string.match(id, '%d+$')
+					elseif lane == '' then
+						sum[2] = sum[2] + 1
+					else
+						held['k' .. lane .. part], of[2], sum[3] = of, of[2] + 1, sum[3] + 1
+					end
 				end
 			end
 		end
 		for name, record in pairs(stored) do
-			local sum, has, n, _, _, bits, where = held[name] or {0, 0}, 0, 0, nil, nil, 2, 0
+			local sum, has, n, _, _, bits, where = held[name] or {0, 0, 0}, 0, 0, nil, nil, 2, 0
 			if name ~= '' then has, n, _, _, bits, where = struct.unpack('<ddddBB', record) end
-			if name ~= '' and (has ~= sum[1] or n ~= sum[2]) then wrong[#wrong + 1] = name .. ' ' .. has .. '/' .. sum[1] .. ' ' .. n .. '/' .. sum[2] end
-			if bits < 2 and where == 1 then ready = ready + 1 end
+			local others = tonumber(string.match(string.sub(record, KEY_SIZE + 1), '%z(%d+) ') or 0)
+			if name ~= '' and (has ~= sum[1] or n ~= sum[2] or others ~= sum[3]) then wrong[#wrong + 1] = name .. ' ' .. has .. '/' .. sum[1] .. ' ' .. n .. '/' .. sum[2] .. ' ' .. others .. '/' .. sum[3] end
+			if where == 1 and not inner('k' .. string.match(name, '([^\2]*)$')) and not inner(name) then ready = ready + 1 end
 			held[name] = nil
 		end
 		for name in pairs(held) do wrong[#wrong + 1] = name end
@@ -167,6 +178,9 @@ func (b *bench) check(t *rapid.T) {
 			j.names = []string{"", "b", "a", "a\x01x", "a\x01\U0010ffff", "a\x01x\x01m", "b\x01" + strings.Repeat("k", engine.MaxKey-2)}[rapid.IntRange(0, 4).Draw(t, "first path"):]
 		}
 	}
+	if len(j.names) > 0 && one(t, 2, "pools") {
+		j.takes = []engine.Pools{"", "", "gpu=1", "gpu=2", "db=1", "db=1,gpu=1", "db=3,gpu=1"}
+	}
 	if len(j.names) > 0 && j.crowded() {
 		j.names = nil
 		for n := range 200 { // more than a step looks at
@@ -211,6 +225,7 @@ type judge struct {
 	others   map[engine.ID]bool   // permits that another client asked for or renewed
 	dead     map[string]bool      // clients without a subscription
 	names    []string             // of keys; empty: a semaphore without keys
+	takes    []engine.Pools       // of pools; empty: there are none
 	calm     bool                 // most calls have one request, and most of these can be granted: the world of the fast path
 	keeps    map[string]keeping   // the right that each client has
 	fences   map[string]fencing   // the fence that each client raised

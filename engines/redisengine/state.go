@@ -13,6 +13,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // defaultReadSize is the largest number of permits and tickets that State reads in
@@ -268,9 +269,14 @@ func (r *reading) decodeKeys(keys any) {
 				r.Caps[i] = int(number(8 * i))
 			}
 			r.Time, r.Seq, r.Epoch = number(24), number(32), int(number(40))
+			there, _, _ := strings.Cut(value[keyedSize:], "\x00")
+			r.Pools = engine.Pools(there)
 		case strings.HasPrefix(name, "k") && len(value) >= keySize:
 			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
 			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)
+			if set, key, lane := strings.Cut(k.Name, "\x02"); lane {
+				k.Name, k.Set = key, set
+			}
 			r.Keys = append(r.Keys, k)
 		}
 	}
@@ -320,8 +326,9 @@ func (r *reading) state() (st engine.State, clients []string) {
 			is.Key, tail = keyOf(e.value, ticketSize)
 			is.Client, named = ownClient(tail)
 			s.Waiters = append(s.Waiters, is)
-			waits[is.Key], waits[is.Key+engine.KeySeparator] = true, true
-			for above := engine.Key(is.Key); above != ""; above = above.Above() {
+			key, _ := protocol.SplitCounted(is.Key)
+			waits[key], waits[key+engine.KeySeparator] = true, true
+			for above := engine.Key(key); above != ""; above = above.Above() {
 				waits[string(above)] = true
 			}
 		default:
@@ -335,7 +342,9 @@ func (r *reading) state() (st engine.State, clients []string) {
 		return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String()))
 	})
 	s.Keys = slices.DeleteFunc(slices.Clone(s.Keys), func(k ledger.RecordedKey) bool { return !k.Ruled && !k.Above && !waits[k.Name] })
-	slices.SortFunc(s.Keys, func(a, b ledger.RecordedKey) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Keys, func(a, b ledger.RecordedKey) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Set, b.Set))
+	})
 	for i := range s.Keys {
 		s.Keys[i].Full = s.Keys[i].Full && waits[s.Keys[i].Name]
 	}

@@ -35,8 +35,10 @@ const (
 	autoFlag   = anewFlag   // of SetLimit
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
-	askKeyed = 100 // the kind of an Ask with a key, or with caps of keys
-	setCaps  = 105 // the kind of a SetLimit with caps of keys
+	askKeyed  = 100 // the kind of an Ask with a key, or with caps of keys
+	askPooled = 101 // the kind of an Ask with pools
+	setCaps   = 105 // the kind of a SetLimit with caps of keys
+	setPools  = 106 // the kind of a SetLimit with pools
 
 	fenceMark = 1
 	passMark  = 2
@@ -71,6 +73,7 @@ type terms struct {
 	limit, weight int
 	lease, ticket time.Duration
 	caps          engine.Caps
+	pools         engine.Pools
 }
 
 func (w *words) termsOf(r *protocol.Request) terms {
@@ -97,8 +100,12 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		t.flag(r.Pin, pinFlag)
 		t.flag(r.Auto != nil, autoFlag)
 		t.weight = 0
-		if r.Caps != (engine.Caps{}) {
+		if t.pools = r.Pools; r.Pools != "" {
+			t.kind = setPools
+		} else if r.Caps != (engine.Caps{}) {
 			t.kind = setCaps
+		}
+		if t.kind != protocol.SetLimit {
 			for i, c := range r.Caps {
 				if c != 0 {
 					t.caps[i] = 1 + max(0, c)
@@ -108,8 +115,10 @@ func (w *words) termsOf(r *protocol.Request) terms {
 	case protocol.SetKey:
 		t.limit, t.weight = r.Cap, r.Share
 	}
-	if r.Kind == protocol.Ask && (r.Key != "" || r.Caps != engine.Caps{}) {
-		t.kind, t.caps = askKeyed, r.Caps
+	if r.Kind == protocol.Ask && namesKeys(*r) {
+		if t.kind, t.caps, t.pools = askKeyed, r.Caps, r.Pools; r.Pools != "" {
+			t.kind = askPooled
+		}
 	}
 	return t
 }
@@ -121,9 +130,9 @@ func (t *terms) flag(on bool, flag byte) {
 }
 
 // namesKeys reports whether a request names a key that shares the semaphore, or sets
-// the cap of keys.
+// the cap of keys, or pools.
 func namesKeys(r protocol.Request) bool {
-	return r.Key != "" || r.Caps != engine.Caps{} || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
+	return r.Key != "" || r.Pools != "" || r.Caps != engine.Caps{} || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
 }
 
 // aboutPermit reports whether requests of this kind carry the id of a permit.
@@ -158,10 +167,13 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
-		if t.kind == askKeyed || t.kind == setCaps {
+		if t.kind == askKeyed || t.kind >= askPooled {
 			for _, c := range t.caps {
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(c))
 			}
+		}
+		if t.kind == askPooled || t.kind == setPools {
+			w.buf = append(binary.LittleEndian.AppendUint32(w.buf, uint32(len(t.pools))), t.pools...)
 		}
 		for i := range n {
 			switch r := &rest[i]; {
@@ -171,16 +183,16 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 				w.buf = appendTotals(w.buf, r.Totals)
 			case t.kind == protocol.SetLimit && r.Auto != nil:
 				w.buf = appendAuto(w.buf, r.Auto)
-			case t.kind == protocol.Ask || t.kind == askKeyed:
+			case t.kind == protocol.Ask || t.kind == askKeyed || t.kind == askPooled:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
 				if r.Who != nil {
 					w.buf = appendClient(w.buf, r.Who)
 				}
-				if t.kind == askKeyed {
+				if t.kind != protocol.Ask {
 					w.buf = appendName(w.buf, r.Key)
 				}
-			case t.kind != protocol.SetLimit && t.kind != setCaps && t.flags&tokenFlag != 0:
+			case t.kind != protocol.SetLimit && t.kind < setCaps && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
 		}
@@ -259,6 +271,7 @@ const (
 	recalledMark    = 8
 	roomMark        = 16
 	capsMark        = 32
+	poolsMark       = 64
 )
 
 // errFenced means that the script refused a call because a later call of the
@@ -285,6 +298,13 @@ func decode(text string, requests int) (protocol.Reply, error) {
 			reply.Caps[i], text = int(numberAt(text)), text[8:]
 		}
 	}
+	if marks&poolsMark != 0 {
+		if len(text) < 4 || len(text)-4 < int(binary.LittleEndian.Uint32([]byte(text[:4]))) {
+			return protocol.Reply{}, errShort
+		}
+		n := 4 + binary.LittleEndian.Uint32([]byte(text[:4]))
+		reply.Pools, text = engine.Pools(text[4:n]), text[n:]
+	}
 	if text == "" && requests > 0 {
 		return reply, errFenced
 	}
@@ -306,7 +326,7 @@ func decode(text string, requests int) (protocol.Reply, error) {
 			case protocol.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
 			case protocol.TooHeavy:
-				a.Bound, a.Depth = int(first), int(second)
+				a.Bound, a.Depth, a.Pool = int(first), int(second), int(third)
 			}
 			reply.Answers = append(reply.Answers, a)
 		}

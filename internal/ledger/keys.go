@@ -379,7 +379,7 @@ func (l *Ledger) stepIn(k *key) {
 		}
 		switch t := n.first(); {
 		case t == nil: // those below it are aside
-		case all || l.holdsUp(k, t) || l.lacks(k, t.id.Weight, k.reserved) && l.lacking(t) == k:
+		case all || l.holdsUp(k, t) || k.reserved > 0 && l.lacks(k, t.id.Weight, k.reserved) && l.lacking(t) == k:
 			ks.stepAside(n, ks.epoch)
 		default:
 			ks.stepInTurn(n, t)

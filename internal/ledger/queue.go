@@ -65,10 +65,9 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 			return nil, 0
 		}
 		weight := t.id.Weight
-		if most, _ := l.mostOf(t.key); weight > most || l.poolOf(t.takes) > 0 {
-			return t, tooHeavy
-		}
-		if k := l.lacking(t); k != nil { // its cap is smaller than it was, or what it has left is reserved
+		most, _ := l.mostOf(t.key)
+		heavy := weight > most || l.poolOf(t.takes) > 0
+		if k := l.lacking(t); k != nil && !heavy { // its cap is smaller than it was, or what it has left is reserved
 			switch {
 			case k.reserved > 0:
 				l.pass.moved = append(l.pass.moved, k)
@@ -82,6 +81,9 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 		}
 		if t.silent(now) {
 			return t, over
+		}
+		if heavy {
+			return t, tooHeavy
 		}
 		full := weight > l.limit-l.used-l.keys.root.reserved
 		if !full && l.fitPools(t.takes) {

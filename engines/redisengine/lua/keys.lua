@@ -4,14 +4,20 @@
 -- key returns the record of a path, which it reads or makes.
 R.key = function(s, name)
   if s.keys[name] then return s.keys[name] end
-  if string.find(name, '\1', 1, true) then R.fetch(s, {name}) end
+  if string.find(name, '[\1\2]') then R.fetch(s, {name}) end
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one.
+-- new_key makes a record from the stored text; false makes an empty one. A key is also its lane of the tickets that want
+-- no pools. The record of another lane has what waits there, and the key as of.
 R.new_key = function(s, name, raw)
-  local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}
-  if name == '' then
+  local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0, others = 0, reserved = 0}
+  k.of = k
+  if string.find(name, '\2', 1, true) then
+    local set, path = string.match(name, '^(.*)\2(.*)$')
+    local of = R.key(s, path)
+    k.set, k.of, k.path, k.parent, k.last, k.depth, k.up = set, of, set .. '\2' .. of.path, set .. '\2' .. of.parent, of.last, of.depth, of.up and R.lane(s, of.up, set)
+  elseif name == '' then
     k.line, k.depth = 3, 0
   else
     local up, last = string.match(name, '^(.*)\1(.*)$')
@@ -24,7 +30,11 @@ R.new_key = function(s, name, raw)
   end
   if raw then
     k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.time, k.head_place = struct.unpack(KEY, raw)
-    if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
+    if #raw > KEY_SIZE then
+      local at = string.find(raw, '\0', KEY_SIZE + 1, true) or #raw + 1
+      if at > KEY_SIZE + 1 then k.head = string.sub(raw, KEY_SIZE + 1, at - 1) end
+      if at < #raw then R.read_with(k, string.sub(raw, at + 1)) end
+    end
     if k.ruled >= 2 then k.ruled, k.inner = k.ruled - 2, true end
   end
   s.keys[name] = k
@@ -35,17 +45,28 @@ end
 -- callers from now on.
 R.branch = function(s, k)
   local own = R.new_key(s, k.name .. '\1', false)
-  own.held, own.n, own.head, own.head_place, own.heads, own.places, own.tail, own.tail_place = k.held, k.n, k.head, k.head_place, k.heads, k.places, k.tail, k.tail_place
-  k.inner, k.head, k.heads, k.tail, k.changed, own.changed = true, nil, nil, nil, true, true
-  if k.n > 0 then
+  own.held, own.others = k.held, k.others
+  if k.with then
+    own.with = {}
+    for pool, weight in pairs(k.with) do own.with[pool] = weight end
+  end
+  for _, n in ipairs(R.lanes(s, k)) do
+    local to = R.lane(s, own, n.set)
+    to.n, to.head, to.head_place, to.heads, to.places, to.tail, to.tail_place = n.n, n.head, n.head_place, n.heads, n.places, n.tail, n.tail_place
+    n.head, n.heads, n.tail, n.changed, to.changed = nil, nil, nil, true, true
+    if n.where == 1 then s.keyed.ready = s.keyed.ready - 1 end
+  end
+  k.inner, k.changed, own.changed = true, true, true
+  if k.n + k.others > 0 then
     s.settled = false
-    if k.where == 1 then s.keyed.ready = s.keyed.ready - 1 end
     R.reposition(s, own)
   end
 end
 
--- leaf returns the record where the callers of a path queue. The keys above have others below them from now on.
+-- leaf returns the record where the callers of a path queue, whatever they take. The keys above have others below
+-- them from now on.
 R.leaf = function(s, path)
+  path = R.split(path)
   local k = R.key(s, path)
   local above = k.up
   while above do
@@ -57,8 +78,8 @@ end
 
 -- asked is leaf for a new ask: if nobody is below the key any more, it is a leaf itself.
 R.asked = function(s, path)
-  local k = R.key(s, path)
-  if k.n == 0 and k.held == 0 then k.inner = nil end
+  local k = R.key(s, (R.split(path)))
+  if k.n + k.others == 0 and k.held == 0 then k.inner = nil end
   return R.leaf(s, path)
 end
 
@@ -68,7 +89,9 @@ R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
 -- those that were read before.
 R.fetch = function(s, names)
   local fields, missing, heads = {}, {}, {}
-  for _, name in ipairs(names) do
+  local function need(name)
+    local lane = string.match(name, '\2(.*)')
+    if lane then need(lane) end
     local at = 0
     repeat
       at = string.find(name, '\1', at + 1, true)
@@ -78,6 +101,7 @@ R.fetch = function(s, names)
       end
     until not at
   end
+  for _, name in ipairs(names) do need(name) end
   for from = 1, missing[2] and #fields or 0, 2000 do
     for i, raw in ipairs(redis.call('HMGET', KEYS[9], unpack(fields, from, math.min(from + 1999, #fields)))) do
       if not s.keys[missing[from + i - 1]] then R.new_key(s, missing[from + i - 1], raw) end
@@ -96,6 +120,7 @@ R.fetch_asked = function(s, q, n, at)
     at = at + 12
     if q.others then _, at = struct.unpack(NAMED, call, at) end
     names[i], at = struct.unpack(KEY_NAME, call, at)
+    names[i] = R.split(names[i])
   end
   R.fetch(s, names)
 end
@@ -141,25 +166,27 @@ end
 
 -- lacks reports whether a key must give back weight before it may take this one. A
 -- weight above the cap, which it can never take, does not count.
-R.lacks = function(s, k, weight)
+R.lacks = function(s, k, weight, kept)
   local most = R.cap_of(s, k)
-  return weight <= most and weight > most - k.held
+  return weight <= most and weight > most - k.held - kept
 end
 
--- lacking returns the lowest key of a leaf's path that lacks a weight; nil if none does.
+-- lacking returns the lowest key of a leaf's path that lacks a weight, beside what is reserved; nil if none does.
 R.lacking = function(s, k, weight)
-  while k and not R.lacks(s, k, weight) do k = k.up end
+  while k and not R.lacks(s, k, weight, k.reserved) do k = k.up end
   return k
 end
 
--- has_room reports whether each key of a leaf's path has room for a weight.
+-- has_room reports whether each key of a leaf's path has room for a weight, beside what is reserved.
 R.has_room = function(s, k, weight)
-  while k and weight <= R.cap_of(s, k) - k.held do k = k.up end
+  while k and weight <= R.cap_of(s, k) - k.held - k.reserved do k = k.up end
   return not k
 end
 
--- hold changes the weight held of a leaf and of each key above it. count changes their number of tickets.
-R.hold = function(s, k, weight)
+-- hold changes the weight held of a leaf and of each key above it, and what is in use of pools. count changes the number
+-- of tickets of a lane and of those above it.
+R.hold = function(s, k, weight, takes)
+  if takes ~= '' then R.use(s, k, weight, takes) end
   while k do
     k.held, k.changed = k.held + weight, true
     k = k.up
@@ -167,6 +194,7 @@ R.hold = function(s, k, weight)
 end
 
 R.count = function(s, k, n)
+  if k.set then R.count_set(s, k, n) end
   while k do
     k.n, k.changed = k.n + n, true
     k = k.up
@@ -185,12 +213,12 @@ end
 R.go_last = function(s, k)
   k.old = k.old or R.turn_member(k)
   s.keyed.seq = s.keyed.seq + 1
-  k.base, k.seq = (k.up or s.keyed).time, s.keyed.seq
+  k.base, k.seq = (k.of.up or s.keyed).time, s.keyed.seq
 end
 
--- move puts a key to its place in turn or aside. A key that begins to wait goes behind all others of its level. If a
--- key moves before the one at which grant stopped, grant must run again.
-R.move = function(s, k)
+-- move puts a lane to its place in turn or aside; all puts it aside in any case. A lane that begins to wait goes behind all
+-- others of its level. If a lane moves before the one at which grant stopped, grant must run again.
+R.move = function(s, k, all)
   if s.queued > 0 and not s.top[k.parent] then R.in_turn(s, k.parent) end -- before the move: then top_after knows the rest
   local old, was = k.old or R.turn_member(k), k.where
   if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
@@ -198,17 +226,16 @@ R.move = function(s, k)
   local head, _, below
   if k.n > 0 then head, _, below = R.first(s, k) end
   if head then
-    local weight = R.parse_id(head)
-    while below ~= k and weight <= R.cap_of(s, below) - below.held do below = below.up end -- a key below it may hold up its first ticket, and not know: its cap was reduced
-    if below == k and R.lacks(s, k, weight) then
+    local weight, of = R.parse_id(head), k.of
+    if all or R.holds_up(s, of, weight, below.of) or of.reserved > 0 and R.lacks(s, of, weight, of.reserved) and R.lacking(s, below.of, weight) == of then
       k.where, k.level = 2, s.keyed.epoch
     else
-      k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(k)))
+      k.where, k.level, k.tag = 1, R.level(k, k.set and R.held_of(k) or k.held), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
     end
-  elseif k.n > 0 and not k.inner then
+  elseif k.n > 0 and not k.of.inner then
     s.lost, s.settled = true, false -- its tickets were deleted
   end
-  if not k.inner then s.keyed.ready = s.keyed.ready + (k.where == 1 and 1 or 0) - (was == 1 and 1 or 0) end
+  if not k.of.inner then s.keyed.ready = s.keyed.ready + (k.where == 1 and 1 or 0) - (was == 1 and 1 or 0) end
   local new = R.turn_member(k)
   if k == s.front and head ~= s.front_head then s.settled = false end
   if new == old then return end
@@ -221,6 +248,16 @@ R.move = function(s, k)
   if new and s.moves[new] == false then s.moves[new] = nil elseif new then s.moves[new] = '0' end
   if old and s.moves[old] then s.moves[old] = nil elseif old then s.moves[old] = false end
 end
+
+-- holds_up reports whether a key, and none below it, holds up its first ticket, of a leaf. One below it may do so and not
+-- know: its cap was reduced.
+R.holds_up = function(s, k, weight, below)
+  while below ~= k and weight <= R.cap_of(s, below) - below.held do below = below.up end
+  return below == k and R.lacks(s, k, weight, 0)
+end
+
+-- level returns how many whole shares a lane's key has with a weight.
+R.level = function(k, held) return math.floor(held * 100 / R.shares(k.of)) end
 
 -- write_turn writes the moves since the last time. The new members are added before the old ones are removed: an
 -- empty zset would be deleted, with its time to live.
@@ -236,16 +273,16 @@ R.write_turn = function(s)
   R.bulk('ZREM', KEYS[8], gone)
 end
 
--- served moves a leaf whose head was granted, and those above it, behind those that were not served.
+-- served moves a lane whose head was granted, and those above it, behind those that were not served.
 R.served = function(s, k)
   local n = k
   while n do
-    local t = n.up or s.keyed
+    local t = n.of.up or s.keyed
     t.time, t.changed = math.max(t.time, n.tag), true
     if n.n > 0 then R.go_last(s, n) end
     n = n.up
   end
-  R.reposition(s, k)
+  R.reposition(s, k.of)
 end
 
 -- before reports whether a key in turn is served before another one beside it.
@@ -285,17 +322,17 @@ R.in_turn = function(s, parent)
   local list, names = redis.call('ZRANGEBYLEX', KEYS[8], '[' .. parent .. '\0', '(' .. parent .. '\1', 'LIMIT', 0, 2), {}
   for i, member in ipairs(list) do
     local last = string.sub(member, #parent + 26)
-    names[i] = parent == '' and last or parent .. '\1' .. last
+    names[i] = (parent == '' or string.byte(parent, -1) == 2) and parent .. last or parent .. '\1' .. last
   end
   R.fetch(s, names) -- also the second, which grant needs next
   s.top[parent] = names
   return names
 end
 
--- first returns the ticket of a key that is served first, its place and its leaf; nil if none below the key
+-- first returns the ticket of a lane that is served first, its place and its leaf; nil if none below the lane
 -- is in turn.
 R.first = function(s, k)
-  while k and k.inner do
+  while k and k.of.inner do
     local name = R.in_turn(s, k.name)[1]
     k = name and R.key(s, name)
   end
@@ -304,11 +341,12 @@ R.first = function(s, k)
   return id, place, k
 end
 
--- first_in_turn returns the leaf that is served first.
+-- first_in_turn returns the leaf that is served first, of the sets that are open.
 R.first_in_turn = function(s)
   local name = R.in_turn(s, '')[1]
+  if s.sets[1] then name = R.first_of_sets(s, name) end
   if not name then
-    if s.queued > 0 then
+    if s.queued > 0 and not s.reserving then
       R.write_turn(s)
       local aside = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '+', 'LIMIT', 0, 1)
       if not aside[1] then s.lost = true end -- the zset was deleted; some keys may be there again
@@ -322,8 +360,9 @@ end
 -- room reports whether all tickets wait for a cap of their own, or of the callers beside them.
 R.room = function(s) return s.keyed.ready == 0 end
 
--- others_in_turn reports whether keys beside those of a leaf's path are in turn.
+-- others_in_turn reports whether keys beside those of a leaf's path are in turn, or other sets.
 R.others_in_turn = function(s, k)
+  if (k.set or s.sets[1]) and R.others_go_first(s, k) then return true end
   while k do
     local top = R.in_turn(s, k.parent)
     if top[2] or top[1] and top[1] ~= k.name then return true end
@@ -350,7 +389,7 @@ R.sweep = function(s)
       return
     end
     s.swept = s.swept + 1
-    R.reposition(s, k)
+    R.reposition(s, k.of)
   end
 end
 
@@ -398,8 +437,8 @@ end
 
 -- read_keys prepares s for keys with names.
 R.read_keys = function(s)
-  if s.only then s.only.held = s.used end
-  s.keys, s.only, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}, {}
+  if s.only then s.only.held, s.only.of = s.used, s.only end
+  s.keys, s.only, s.sets, s.waiting, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {}, {}, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}, {}
 end
 
 -- forget_keys removes all records of keys. The semaphore must have no permits and
@@ -408,19 +447,19 @@ R.forget_keys = function(s)
   R.begin(s)
   redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
   R.read_keys(s)
-  s.caps = nil
+  s.caps, s.pools, s.there = nil, nil, nil
 end
 
 -- write_keys writes the changed records.
 R.write_keys = function(s)
   local t, caps = s.keyed, s.caps or {0, 0, 0}
-  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready)}, {}
+  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready) .. (s.pools and R.pools_text(s) or '')}, {}
   for _, k in pairs(s.keys) do
-    if k.changed and k.n == 0 and k.held == 0 and k.ruled == 0 then
+    if k.changed and k.n + k.others == 0 and k.held == 0 and k.ruled == 0 then
       gone[#gone + 1] = 'k' .. k.name
     elseif k.changed then
       fields[#fields + 1] = 'k' .. k.name
-      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '')
+      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '') .. (s.pools and not k.set and R.with_text(k) or '')
     end
   end
   R.bulk('HDEL', KEYS[9], gone)

@@ -27,9 +27,10 @@ local s = {
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
   joins = {}, leaves = {}, new_lines = {}, foreign = {},
-  only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0}, key_of = {}, swept = 0,
+  only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0, others = 0, reserved = 0}, key_of = {}, swept = 0, reserved = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
+s.only.of = s.only
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
 if flags >= 8 then
@@ -44,6 +45,7 @@ if flags >= 8 then
     local caps = {}
     caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready = struct.unpack(KEYED, common)
     if caps[1] + caps[2] + caps[3] > 0 then s.caps = caps end
+    if #common > KEYED_SIZE then R.read_pools(s, string.sub(common, KEYED_SIZE + 1)) end
   else
     R.repair(s, 'q') -- the key was deleted
   end
@@ -58,10 +60,11 @@ while at <= #call do
   q.wait, q.unfair, q.strict = run_flags % 2 == 1, run_flags % 4 >= 2, run_flags % 8 >= 4
   q.slot, q.pin, q.again, q.anew, q.others = run_flags % 16 >= 8, run_flags % 32 >= 16, run_flags % 64 >= 32, run_flags % 128 >= 64, run_flags >= 128
   q.keep, q.token, q.kind = now + q.lease + IDLE, 0, kind
-  local keyed, auto = kind == ASK_KEYED, kind == SET_LIMIT and q.anew
-  if keyed or kind == SET_CAPS then
+  local keyed, auto = kind == ASK_KEYED or kind == ASK_POOLED, kind == SET_LIMIT and q.anew
+  if keyed or kind == SET_CAPS or kind == SET_POOLS then
     local caps = {}
     caps[1], caps[2], caps[3], at = struct.unpack(CAPS, call, at)
+    if kind == ASK_POOLED or kind == SET_POOLS then q.pools, at = struct.unpack(NAMED, call, at) end
     if keyed then
       kind, q.caps = ASK, caps[1] + caps[2] + caps[3] > 0 and caps or nil
       if n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
@@ -93,12 +96,11 @@ while at <= #call do
     end
   end
 end
-R.grant(s, math.huge)
-R.write_holders(s)
-while R.watch(s) do
+repeat
   R.grant(s, math.huge)
+  if s.reserving then R.end_pass(s) end
   R.write_holders(s)
-end
+until not R.watch(s)
 local marked = 0
 if s.keepers > now or keep_for > 0 then
   local recalled = R.recall(s, s.refused or s.asker)
@@ -117,7 +119,7 @@ if not s.only then room = R.room(s) end
 R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + (s.pools and R.pool_over(s) and 16 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   if not s.only then s.fields[2] = KEYED_MARK .. string.sub(s.fields[2], 5) end
   R.write_state(s)
@@ -180,4 +182,5 @@ for who, news in pairs(s.news) do
 end
 local cap = ''
 if s.caps then marked, cap = marked + 32, struct.pack('<ddd', s.caps[1], s.caps[2], s.caps[3]) end
+if s.there and s.there ~= '' then marked, cap = marked + 64, cap .. struct.pack('<I4', #s.there) .. s.there end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own

@@ -3,7 +3,7 @@
 -- takes calls of one request only. It leaves any other call to rules.lua, with nothing
 -- changed.
 local keyed = flags >= 8
-local plain = raw and queued == 0 and first > now and flags % 8 < 4 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or ids == 1 and KEYS[9])
+local plain = raw and queued == 0 and first > now and flags % 8 < 4 and flags < 16 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or ids == 1 and KEYS[9])
 
 -- An ask is plain if its only flags are wait and unfair; or also newest, if the limit
 -- is pinned or equal to the ask's. The condition is written twice below, because making
@@ -51,13 +51,15 @@ if plain and ids == 1 then
   local told = 0 -- the last token that the client knows of
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
-  local key, value, c1, c2, c3 = '', nil, 0, 0, 0 -- the permit's key, its entry, and the caps of keys
+  local key, value, c1, c2, c3, there = '', nil, 0, 0, 0, '' -- the permit's key, its entry, the caps of keys, and the pools
   local records, unused -- the changed records of the key's path, and those that go
   if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
-    local w1, w2, w3
-    if kind == ASK_KEYED then
+    local w1, w2, w3, pools
+    if kind == ASK_KEYED or kind == ASK_POOLED then
       w1, w2, w3, next_run = struct.unpack(CAPS, call, next_run)
+      if kind == ASK_POOLED then pools, next_run = struct.unpack(NAMED, call, next_run) end
+      kind = ASK_KEYED
       key, next_run = struct.unpack(KEY_NAME, call, next_run + 12)
     else
       value = redis.call('HGET', KEYS[1], id)
@@ -67,6 +69,7 @@ if plain and ids == 1 then
         kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
+    if kind ~= RENEW and string.find(key, '\2', 1, true) then kind = 0 end -- it takes some of pools
     local leaf, above, n, at = 'k' .. key, nil, 2, string.find(key, '\1', 1, true)
     while at do -- those above come first
       above = above or {''}
@@ -74,8 +77,11 @@ if plain and ids == 1 then
       at = string.find(key, '\1', at + 1, true)
     end
     local known = above and redis.call('HMGET', KEYS[9], unpack(above)) or redis.call('HMGET', KEYS[9], '', leaf)
-    if known[1] then c1, c2, c3 = struct.unpack('<ddd', known[1]) end
-    local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3)
+    if known[1] then
+      c1, c2, c3 = struct.unpack('<ddd', known[1])
+      if #known[1] > KEYED_SIZE then there = string.match(known[1], '^[^%z]*', KEYED_SIZE + 1) end
+    end
+    local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3 and (pools or '') == there)
     for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
       local name, raw, held, tickets, cap, _, bits, record = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0, nil
       if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
@@ -133,7 +139,12 @@ if plain and ids == 1 then
     if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end
     if records then redis.call('HSET', KEYS[9], unpack(records)) end
     if write_keeper then write_keeper() end
-    if c1 + c2 + c3 > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<ddd', c1, c2, c3) .. struct.pack(RECORD, status, 1, a, b, c) end
+    if c1 + c2 + c3 > 0 or there ~= '' then
+      local marked, more = may + 16, ''
+      if c1 + c2 + c3 > 0 then marked, more = marked + 32, struct.pack('<ddd', c1, c2, c3) end
+      if there ~= '' then marked, more = marked + 64, more .. struct.pack('<I4', #there) .. there end
+      return struct.pack(HEAD, limit, 0, marked) .. more .. struct.pack(RECORD, status, 1, a, b, c)
+    end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
   end
 end

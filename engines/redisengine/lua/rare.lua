@@ -94,6 +94,8 @@ end
 -- set_limit stores the limit; 0 leaves it unchanged. With pin, an idle semaphore
 -- is not forgotten.
 R.set_limit = function(s, q)
+  local there = q.pools and R.changed_pools(s, q.pools)
+  if q.pools and not there then return R.answer(s, TOO_MANY, 0, 0, 0) end
   R.act(s)
   if q.limit > 0 then R.put_limit(s, q.limit) end
   if q.changes then
@@ -105,6 +107,7 @@ R.set_limit = function(s, q)
     if any and s.only then R.name_keys(s) end
     if not s.only then R.set_caps(s, any and caps or nil) end
   end
+  if there then R.set_pools(s, there) end
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -144,7 +147,10 @@ end
 R.open = function(s, q, new)
   if new then
     R.put_limit(s, q.limit)
-    if not s.only then R.set_caps(s, q.caps) end
+    if not s.only then
+      R.set_caps(s, q.caps)
+      R.set_pools(s, q.pools or '')
+    end
   end
   R.remember(s, q.lease)
 end
@@ -221,22 +227,23 @@ R.repair = function(s, first)
   else
     s.repaired = true
   end
-  s.extended, s.settled, s.top = true, false, {}
+  s.extended, s.settled, s.top, s.reserving, s.reserved = true, false, {}, nil, 0
   if not s.only then
     for _, field in ipairs(redis.call('HKEYS', KEYS[9])) do
       if field ~= '' then R.key(s, string.sub(field, 2)) end
     end
     for _, name in pairs(held) do R.leaf(s, name) end
-    if first == 'q' then s.keyed.ready = 0 end
+    if first == 'q' then s.keyed.ready, s.sets, s.waiting = 0, {}, {} end
+    for _, p in pairs(s.pools or {}) do p.used, p.reserved, p.shut = 0, 0, nil end
   end
   for _, k in pairs(s.keys or {[''] = s.only}) do
-    k.held, k.changed = 0, true
-    if first == 'q' then k.n, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, nil, nil, nil end
+    k.held, k.with, k.reserved, k.changed = 0, nil, 0, true
+    if first == 'q' then k.n, k.others, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, 0, nil, nil, nil end
   end
-  for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), (R.parse_id(id))) end
+  for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), R.parse_id(id), (R.takes(name))) end
   if first == 'q' then return end
   for _, k in pairs(s.keys or {}) do
-    if not k.inner then R.reposition(s, k) end
+    if k == k.of and not k.inner then R.reposition(s, k) end
   end
 end
 

@@ -24,8 +24,9 @@
 ask = function(s, q, id)
   if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
   local key, caps_differ = q.key or '', (q.caps or s.caps) and R.caps_differ(q.caps, s.caps)
-  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or caps_differ)
-  if s.only and (key ~= '' or q.caps and new) then R.name_keys(s) end
+  local pools_differ = (q.pools or '') ~= (s.there or '')
+  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or caps_differ or pools_differ)
+  if s.only and (key ~= '' or (q.caps or q.pools) and new) then R.name_keys(s) end
   if new or s.keep < q.keep then R.open(s, q, new) end
   local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
   local of, late = '', nil
@@ -36,19 +37,32 @@ ask = function(s, q, id)
     if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
-  if q.strict and (q.limit ~= s.limit or caps_differ and not new) then
+  if q.strict and (q.limit ~= s.limit or (caps_differ or pools_differ) and not new) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
-  local k = s.only or R.asked(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
-  local most, depth = s.limit, 0
-  if not s.only then most, depth = R.most_of(s, k) end
-  if q.weight > most then
+  local counted = known and R.ticket(s, id) and (s.key_of[id] or '') or key
+  local k, takes, set, left = s.only or R.asked(s, counted), '', nil, false
+  local most, depth, pool = s.limit, 0, 0
+  if not s.only then
+    most, depth = R.most_of(s, k)
+    takes, set = R.takes(counted)
+  end
+  if q.weight <= most and set then
+    local limit
+    pool, limit = R.scarce(s, takes)
+    if pool > 0 then most, depth = limit, 0 end
+  end
+  if q.weight > most or pool > 0 then
     R.drop(s, id)
-    return R.answer(s, TOO_HEAVY, most, depth, 0)
+    return R.answer(s, TOO_HEAVY, most, depth, pool)
   end
   local place = s.now - q.waited
   if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
+  if s.pools then
+    left = s.all and R.left_for(s, k, id, q.weight, takes, set)
+    R.end_pass(s)
+  end
   local old_end, old_place, old_insist, _
   if known then
     is, token, slot = R.holder(s, id)
@@ -62,9 +76,11 @@ ask = function(s, q, id)
   end
   if not old_end and not s.only then
     k = R.asked(s, key)
+    takes, set = R.takes(key)
     s.key_of[id] = key
   end
-  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.has_room(s, k, q.weight)) and (q.unfair or R.goes_first(s, k, q, id, place)) then
+  local lane = set and R.lane(s, k, set) or k
+  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.has_room(s, k, q.weight)) and (not set or R.fit(s, takes)) and (q.unfair or left or R.goes_first(s, lane, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -76,6 +92,7 @@ ask = function(s, q, id)
     s.refused = true
     return R.answer(s, REFUSED, 0, 0, 0)
   end
+  if set and not old_end and R.too_many_sets(s, set) then return R.answer(s, TOO_MANY, 0, 0, 0) end
   -- A client that asks again is alive. If it cannot be notified, its ticket
   -- insists: it is granted in turn, and the client learns of it with its next
   -- ask.
@@ -84,7 +101,7 @@ ask = function(s, q, id)
   local ticket, stays, ahead = s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
   if old_end and not stays then R.unqueue(s, id) end -- this call came faster than the earlier ones, or the ticket is for another caller now
   R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
-  if stays then ahead = R.position(s, k, id, old_place) else ahead = R.enqueue(s, k, id, place) end
+  if stays then ahead = R.position(s, lane, id, old_place) else ahead = R.enqueue(s, lane, id, place) end
   R.reposition(s, k)
   s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
@@ -143,32 +160,49 @@ end,
 -- grant gives free weight to the first tickets in turn, in order, as long as it
 -- suffices and their places are not after up_to. It drops a ticket if the client
 -- cannot be notified and the ticket does not insist.
+-- With pools, what it has reserved in the end holds until end_pass.
 grant = function(s, up_to)
+  s.all = false
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
   while not s.paused do
     local k = s.only or R.first_in_turn(s)
     if s.lost then return R.repair(s, 'q') end
-    if not k or k.n == 0 then return end
+    if not k or k.n == 0 then
+      s.all = true
+      return
+    end
     local id, place = R.head(s, k)
     if not id then return R.repair(s, 'q') end
     if place > up_to then return end
     local weight, slot = R.parse_id(id)
-    local heavy = weight > (s.only and s.limit or R.most_of(s, k))
-    local lacking = not s.only and not heavy and R.lacking(s, k, weight)
-    if lacking and s.turns > 0 then -- its cap was reduced
+    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or k.set and R.ticket(s, id) and R.scarce(s, (R.takes(s.key_of[id]))) > 0
+    local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
+    if lacking and lacking.reserved > 0 then
+      s.reserving.moved[#s.reserving.moved + 1] = lacking
+      R.reposition(s, lacking)
+    elseif lacking and s.turns > 0 then -- its cap was reduced
       s.turns = s.turns - 1
       R.reposition(s, lacking)
     else
       local ticket, _, _, insist = R.ticket(s, id)
       local over, granted = not ticket or ticket <= s.now, false
-      local who, value, stops = (R.via(s, id)), s.known[id], not over and not heavy and not lacking and weight > s.limit - s.used
-      if stops or s.turns == 0 then
+      local who, value, fits = (R.via(s, id)), s.known[id], over or heavy or lacking
+      local stops = not fits and weight > s.limit - s.used - (s.pools and s.reserved or 0)
+      local waits = stops or not fits and k.set and not R.fit(s, (R.takes(s.key_of[id])))
+      if waits and s.sets and s.sets[1] then
+        R.reserve(s, k, id, weight)
+        if stops then
+          s.all = true
+          return
+        end
+      elseif stops or s.turns == 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
-        s.settled, s.front, s.front_head = true, k, id
+        s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
         return
-      end
+      else
       s.turns = s.turns - 1
+      if s.reserving then R.end_pass(s) end -- what was reserved before counts again from the start
       R.unqueue(s, id, k)
       if over then
         -- its client has not asked again in time
@@ -178,7 +212,8 @@ grant = function(s, up_to)
         R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
       end
-      if granted and not s.only then R.served(s, k) else R.reposition(s, k) end
+      if granted and not s.only then R.served(s, k) else R.reposition(s, k.of) end
+      end
     end
   end
 end,
@@ -273,7 +308,7 @@ leave = function(s, keep)
 end,
 
 -- stopped reports whether released weight may go to no client now.
-stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit end,
+stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit or s.pools and R.pool_over(s) end,
 
 -- others_wait reports whether any other client than the caller of the step has a
 -- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.
@@ -349,7 +384,7 @@ take = function(s, id, weight, slotted, lease_end, of)
     s.slots = true
   end
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
-  if not s.only then R.hold(s, R.key_of(s, id), weight) end
+  if not s.only then R.hold(s, R.key_of(s, id), weight, (R.takes(s.key_of[id]))) end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -366,7 +401,7 @@ forget = function(s, id)
   local weight, slot = R.parse_id(id)
   local k = s.only or R.key_of(s, id)
   s.used, s.settled, s.moved = s.used - weight, false, true
-  if not s.only then R.hold(s, k, -weight) end
+  if not s.only then R.hold(s, k, -weight, (R.takes(s.key_of[id]))) end
   R.put(s, id, false)
   s.ends[id], s.removes = false, true
   if slot then
@@ -406,7 +441,7 @@ end,
 -- foreign, that is, no ticket: then it was not counted, and k is the key of the line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
-  k = s.only or place and R.key_of(s, id) or k
+  k = s.only or place and R.lane_of(s, id) or k
   if place then
     R.put(s, id, false)
     s.queued = s.queued - 1
@@ -489,7 +524,7 @@ reposition = function(s, k)
     return
   end
   while k do
-    R.move(s, k)
+    if s.sets[1] then R.move_lanes(s, k) else R.move(s, k) end
     k = k.up
   end
 end,
@@ -534,7 +569,7 @@ end,
 answer = function(s, status, a, b, c)
   local l, n = s.last, s.last.n
   if status == l.status and (status == GRANTED and a == l.a + n and b == -1 and l.b == -1 and c == l.c
-    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED and a == l.a and b == l.b) then
+    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED and a == l.a and b == l.b and c == l.c) then
     l.n = n + 1
     return
   end

@@ -11,13 +11,16 @@
 --       6 keepers  hash  client    -> KEPT: what the client may do with released permits
 --       7 client   string  the caller's description, in calls that send it. In other calls with
 --                          further keys, the state takes its place
---       8 turn     zset    of a semaphore with keys, all with score 0. Keys in turn: the path above, a zero, level, tag
---                          and seq, the last name. Keys at their cap: byte 255, epoch, the path
+--       8 turn     zset    of a semaphore with keys, all with score 0. Lanes in turn: the path above, a zero, level, tag
+--                          and seq, the last name. Lanes aside: byte 255, epoch, the path
 --       9 keys     hash    '' -> KEYED, common to all keys; k and a path -> KEY
---      10 lines    zset    path, a zero, place, id of the tickets of keys with a name, all with score 0
+--      10 lines    zset    path, a zero, place, id of the tickets of lanes with a name, all with score 0
 --
 -- A path is the names of a key, with bytes 1 between. A path with a byte 1 at its end is that of the leaf where
 -- the callers of a key queue beside others below it; in lines and behind permits they have the path of the key.
+-- The tickets that want some of the same pools have lanes of their own, whose paths begin with the names of the pools,
+-- with commas between, and a byte 2. Behind a permit or ticket that takes some, a byte 2 and the amounts follow its path:
+-- "gpu=1,licence=2", by name.
 --      11 reports  hash    client -> REPORT; '' -> AUTO and its end, of the last controller. Only
 --                          in calls that report, or come from a controller
 --
@@ -73,9 +76,9 @@ local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the 
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, number of callers behind it in its process, 1: it insists (granted in turn even if its client cannot be notified)
 local TAIL = '<ss'               -- the session that gets the notifications about it, the rival session; then, to the end, the description of the caller that it is for
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
-local KEYED = '<ddddddddd'       -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all keys aside were last checked, number of rules, of leaves in turn
-local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known
-local KEY_SIZE = 82
+local KEYED = '<ddddddddd'       -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all lanes aside were last checked, number of rules, of leaves in turn; then, with pools, the amounts that there are, a zero, those in use, a zero, the sets that wait with their tickets: "gpu=3;gpu,licence=1"
+local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known; with pools a zero, the number of tickets in other lanes, a blank, and by pool the weight held of permits that have some
+local KEY_SIZE, KEYED_SIZE = 82, 72
 local TURN = '>I8I8I8'           -- level, tag, seq
 local KEPT = '<Bd'               -- 1: may pass permits on, 2: may also keep them; + 4: keys wait, and all are at their caps; until when
 local FENCE = '<dd'              -- smallest number of a call that is carried out, end
@@ -87,19 +90,20 @@ local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket
 local ASKED = '<dI4'             -- of asks: time waited, callers behind it in its process
 local KEY_NAME = '<Bc0'
 local CAPS = '<I4I4I4'
-local NAMED = '<I4c0'            -- of asks for named permits: the description of the caller
+local NAMED = '<I4c0'            -- of asks for named permits: the description of the caller; and of pools
 local TOKEN = '<d'               -- if flagged: the last token that the client knows of
-local HEAD = '<ddB'              -- limit, recheck; the caller's right as in KEPT (0 … 2) + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0
+local HEAD = '<ddB'              -- limit, recheck; the caller's right as in KEPT (0 … 2) + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0; + 64 the size of the text and the pools follow
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
--- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed.
+-- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 more of a pool is in use than there is.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local ASK_KEYED = 100 -- an ask with a key: the caps of keys follow RUN, the key follows each ask
 local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 more than it is, or 0 to leave it unchanged
-local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local ASK_POOLED, SET_POOLS = 101, 106 -- as the two above; NAMED with the pools follows the caps
+local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED, TOO_MANY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 local PASS_ON, KEEP_ON = 1, 2 -- the rights of KEPT
 
@@ -111,6 +115,8 @@ local MAX_TURNS = 32
 local MAX_ENDS = 128 -- leases that one step ends
 local MAX_TOLD = 128 -- keepers that one step recalls
 local MAX_SWEPT = 128 -- keys aside that one step checks after the caps of keys have changed
+local MAX_SETS = 16 -- sets of pools that wait
+local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
