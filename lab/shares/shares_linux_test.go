@@ -105,7 +105,7 @@ func TestNoPoolIsUsedAboveWhatThereIs(t *testing.T) {
 			{Key: "wide", Callers: 2, Takes: "db=4,gpu=2", Hold: 2 * time.Millisecond},
 		},
 	}
-	r, err := Play(t.Context(), "file://"+t.TempDir(), w)
+	r, err := Play(t.Context(), redistest.Start(t).URL(), w)
 	expect.OK(t, err)
 	for pool, n := range w.Pools.All() {
 		if most := w.most(r, pool); most > n || most == 0 {
@@ -116,7 +116,7 @@ func TestNoPoolIsUsedAboveWhatThereIs(t *testing.T) {
 		t.Errorf("%d jobs ran, want %d", served, want)
 	}
 	w.Pools = "db=100,gpu=100,licence=100"
-	r, err = Play(t.Context(), "file://"+t.TempDir(), w)
+	r, err = Play(t.Context(), redistest.Start(t).URL(), w)
 	expect.OK(t, err)
 	if most := w.most(r, "db"); most <= 4 {
 		t.Errorf("%d of db were used at once, of 100, and 4 would have been enough", most)
