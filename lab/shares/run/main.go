@@ -1,12 +1,11 @@
 // Command run measures what tenants wait for and hold when they share a semaphore, and
 // writes docs/shares.md of it.
 //
-//	bin/lab-shares-run          # at the root of the repository; ten minutes
+//	bin/lab-shares-run          # at the root of the repository; half an hour
 //	bin/lab-shares-run -draw    # the page alone, of the last results
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -26,17 +25,16 @@ func main() {
 	draw := flag.Bool("draw", false, "measure nothing")
 	rounds := flag.Int("rounds", 3, "how often each order has its turn")
 	only := flag.String("scene", "", "measure this scene alone, and leave the results of the others")
-	url := flag.String("url", "", "measure at this engine in place of a Redis of its own: file:///tmp/lab")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	if err := run(ctx, *file, *docs, *only, *url, *draw, *rounds); err != nil {
+	if err := run(ctx, *file, *docs, *only, *draw, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "shares:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file, docs, only, url string, draw bool, rounds int) error {
+func run(ctx context.Context, file, docs, only string, draw bool, rounds int) error {
 	if !draw {
 		var old results
 		if only != "" {
@@ -44,11 +42,10 @@ func run(ctx context.Context, file, docs, only, url string, draw bool, rounds in
 				return err
 			}
 		}
-		r, err := play(ctx, rounds, only, url)
+		r, err := play(ctx, rounds, only)
 		if err != nil {
 			return err
 		}
-		r.Redis = cmp.Or(r.Redis, old.Redis)
 		for _, one := range old.Rounds {
 			if one.Scene != only {
 				r.Rounds = append(r.Rounds, one)

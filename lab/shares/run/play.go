@@ -106,8 +106,7 @@ type results struct {
 type round struct {
 	Scene string            `json:"scene"`
 	Order shares.Order      `json:"order"`
-	On    string            `json:"on,omitempty"` // the URL of an engine; "": Redis
-	Kinds map[string]tenant `json:"kinds"`        // all light ones are one kind
+	Kinds map[string]tenant `json:"kinds"` // all light ones are one kind
 }
 
 // tenant is what became of the callers of a kind.
@@ -120,26 +119,24 @@ type tenant struct {
 	Held    float64 `json:"held"` // permits on average, of all of the kind
 }
 
-// play has all orders play all scenes, or one, in turns, on a Redis of its own or at a URL.
-func play(ctx context.Context, rounds int, only, url string) (results, error) {
+// play has all orders play all scenes, or one, in turns.
+func play(ctx context.Context, rounds int, only string) (results, error) {
 	if only != "" && !slices.ContainsFunc(scenes, func(s scene) bool { return s.name == only }) {
 		return results{}, fmt.Errorf("there is no scene %q", only)
 	}
-	r, on := results{Go: strings.TrimPrefix(runtime.Version(), "go")}, url
-	if url == "" {
-		server, err := local.Redis(ctx)
-		if err != nil {
-			return results{}, err
-		}
-		defer server.Stop()
-		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address})
-		info, err := rdb.InfoMap(ctx, "server").Result()
-		_ = rdb.Close() // it was asked only
-		if err != nil {
-			return results{}, err
-		}
-		r.Redis, on = info["Server"]["redis_version"], "unix://"+server.Address
+	server, err := local.Redis(ctx)
+	if err != nil {
+		return results{}, err
 	}
+	defer server.Stop()
+	r := results{Go: strings.TrimPrefix(runtime.Version(), "go")}
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address})
+	info, err := rdb.InfoMap(ctx, "server").Result()
+	_ = rdb.Close() // it was asked only
+	if err != nil {
+		return results{}, err
+	}
+	r.Redis = info["Server"]["redis_version"]
 	for n := range rounds {
 		for _, s := range scenes {
 			for _, o := range s.orders {
@@ -147,16 +144,14 @@ func play(ctx context.Context, rounds int, only, url string) (results, error) {
 					continue
 				}
 				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", n+1, rounds, s.name, o)
-				played, err := shares.Play(ctx, on, shares.World{
+				played, err := shares.Play(ctx, "unix://"+server.Address, shares.World{
 					Name: fmt.Sprint(s.name, n, o), Order: o, Limit: s.limit, Caps: s.caps, Pools: s.pools, Tenants: s.tenants,
 					Processes: processes, Seed: uint64(n), For: s.time,
 				})
 				if err != nil {
 					return results{}, err
 				}
-				one := s.count(o, played)
-				one.On = url
-				r.Rounds = append(r.Rounds, one)
+				r.Rounds = append(r.Rounds, s.count(o, played))
 			}
 		}
 	}

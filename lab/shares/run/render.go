@@ -4,9 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -61,7 +59,7 @@ func (r results) render() (map[string][]byte, error) {
 	}
 	text, err := page.Fill(words, template.FuncMap{
 		"waits": r.waits, "held": r.held, "levels": r.levels, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
-		"pools": r.pools, "on": r.on,
+		"pools":  r.pools,
 		"widest": func() string { return show(slices.Max(r.of("wide", shares.AtOnce, "wide", longest))) },
 		"beside": func(kind string) string { return perSecond(median(r.of("wide", shares.AtOnce, kind, rate))) },
 		"p99":    func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
@@ -164,15 +162,8 @@ func (r results) pools() string {
 }
 
 func perSecond(n float64) string {
-	return strconv.FormatFloat(n, 'f', max(0, 1-int(math.Floor(math.Log10(n)))), 64)
-}
-
-// on is what a scene was measured on.
-func (r results) on(scene string) string {
-	at := slices.IndexFunc(r.Rounds, func(one round) bool { return one.Scene == scene })
-	if url := r.Rounds[at].On; url != "" {
-		kind, _, _ := strings.Cut(url, "://")
-		return map[string]string{"file": "one host's files", "postgres": "a PostgreSQL"}[kind]
+	if n < 10 {
+		return fmt.Sprintf("%.2g", n)
 	}
-	return "a Redis " + r.Redis
+	return fmt.Sprintf("%.0f", n)
 }

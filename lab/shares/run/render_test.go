@@ -15,7 +15,7 @@ import (
 // The page is made again: what is committed is what the committed results say.
 func TestDocsAreOfTheResults(t *testing.T) {
 	dir := t.TempDir()
-	expect.OK(t, run(t.Context(), "results.json", dir, "", "", true, 0))
+	expect.OK(t, run(t.Context(), "results.json", dir, "", true, 0))
 	for _, name := range []string{"shares.md", "shares-waits.svg", "shares-levels.svg"} {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		expect.OK(t, err)
