@@ -39,15 +39,15 @@ R.lane_of = function(s, id)
   return R.lane(s, R.key_of(s, id), set)
 end
 
--- lanes returns the lanes of a key that wait, or are in turn or aside, in the order of their sets.
+-- lanes returns the lanes of a key that wait, or did so before, in the order of their sets.
 R.lanes = function(s, k)
   local names, list = {}, {}
   for i, set in ipairs(s.sets) do names[i] = set .. '\2' .. k.name end
   if names[1] then R.fetch(s, names) end
-  if k.n > 0 or k.where > 0 then list[1] = k end
+  if k.n > 0 or k.seq > 0 then list[1] = k end
   for _, name in ipairs(names) do
     local n = R.key(s, name)
-    if n.n > 0 or n.where > 0 then list[#list + 1] = n end
+    if n.n > 0 or n.seq > 0 then list[#list + 1] = n end
   end
   return list
 end
@@ -74,12 +74,16 @@ R.held_up = function(s, k, list)
       first, first_place, at = id, place, leaf
     end
   end
-  return first and R.holds_up(s, k, (R.parse_id(first)), at.of)
+  if not first then return false end
+  local weight = R.parse_id(first)
+  at = at.of
+  while at ~= k and weight <= R.cap_of(s, at) - at.held do at = at.up end
+  return at == k and R.lacks(s, k, weight, 0)
 end
 
 -- before_other is before for lanes of different sets. What their keys hold of pools cannot be compared.
 R.before_other = function(a, b)
-  local x, y = R.level(a, a.of.held), R.level(b, b.of.held)
+  local x, y = math.floor(a.of.held * 100 / R.shares(a.of)), math.floor(b.of.held * 100 / R.shares(b.of))
   if x ~= y then return x < y end
   return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
 end
@@ -118,8 +122,9 @@ R.others_go_first = function(s, k)
     if set ~= own and R.in_turn(s, set .. '\2')[1] then return true end
   end
   while k do
-    local list = R.lanes(s, k.of)
-    if (list[2] or list[1] and list[1] ~= k) and R.held_up(s, k.of, list) then return true end
+    local list, other = R.lanes(s, k.of), false
+    for _, n in ipairs(list) do other = other or n ~= k and n.n > 0 end
+    if other and R.held_up(s, k.of, list) then return true end
     k = k.up
   end
   return false
@@ -211,6 +216,7 @@ end
 -- count_set changes the number of tickets of a lane's set, and of the tickets that other lanes have beside the key's own.
 R.count_set = function(s, k, n)
   local set = k.set
+  s.pools = s.pools or {} -- a repeated ask may name a pool that there is not
   if not s.waiting[set] then
     s.sets[#s.sets + 1] = set
     table.sort(s.sets)

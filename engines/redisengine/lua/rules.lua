@@ -46,7 +46,7 @@ ask = function(s, q, id)
   local most, depth, pool = s.limit, 0, 0
   if not s.only then
     most, depth = R.most_of(s, k)
-    takes, set = R.takes(counted)
+    if string.find(counted, '\2', 1, true) then takes, set = R.takes(counted) end
   end
   if q.weight <= most and set then
     local limit
@@ -76,7 +76,8 @@ ask = function(s, q, id)
   end
   if not old_end and not s.only then
     k = R.asked(s, key)
-    takes, set = R.takes(key)
+    takes, set = '', nil
+    if string.find(key, '\2', 1, true) then takes, set = R.takes(key) end
     s.key_of[id] = key
   end
   local lane = set and R.lane(s, k, set) or k
@@ -384,7 +385,7 @@ take = function(s, id, weight, slotted, lease_end, of)
     s.slots = true
   end
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
-  if not s.only then R.hold(s, R.key_of(s, id), weight, (R.takes(s.key_of[id]))) end
+  if not s.only then R.hold(s, R.key_of(s, id), weight, s.pools and R.takes(s.key_of[id]) or '') end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -401,7 +402,7 @@ forget = function(s, id)
   local weight, slot = R.parse_id(id)
   local k = s.only or R.key_of(s, id)
   s.used, s.settled, s.moved = s.used - weight, false, true
-  if not s.only then R.hold(s, k, -weight, (R.takes(s.key_of[id]))) end
+  if not s.only then R.hold(s, k, -weight, s.pools and R.takes(s.key_of[id]) or '') end
   R.put(s, id, false)
   s.ends[id], s.removes = false, true
   if slot then
@@ -441,7 +442,7 @@ end,
 -- foreign, that is, no ticket: then it was not counted, and k is the key of the line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
-  k = s.only or place and R.lane_of(s, id) or k
+  k = s.only or place and (s.pools and R.lane_of(s, id) or R.key_of(s, id)) or k
   if place then
     R.put(s, id, false)
     s.queued = s.queued - 1
