@@ -166,6 +166,6 @@ func TestALayoutOfLogsHasItsNumber(t *testing.T) {
 	header := versions.Digest(func(h header) []byte { return h.encode() })
 	got := versions.Digest(func(r record) []byte { return append(r.encode(), header+kinds...) })
 	if want := digests[newestForm]; got != want {
-		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see docs/compatibility.md", newestForm, got, want)
+		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see CONTRIBUTING.md", newestForm, got, want)
 	}
 }
