@@ -337,7 +337,7 @@ func (l *Ledger) served(t *ticket) {
 	for k := t.key.leaf(); k.up != nil; k = k.up {
 		n := k.lane(t.set)
 		l.stepOut(n)
-		k.up.time = max(k.up.time, n.tag)
+		k.up.time = max(k.up.time, n.base+k.cost(t.id.Weight)) // its tag may be that of a ticket for which weight was kept free
 		if n.waiting > 0 {
 			l.goLast(n)
 		}

@@ -68,13 +68,14 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 		most, _ := l.mostOf(t.key)
 		heavy := weight > most || l.poolOf(t.takes) > 0
 		if k := l.lacking(t); k != nil && !heavy { // its cap is smaller than it was, or what it has left is reserved
-			switch {
-			case k.reserved > 0:
-				l.pass.moved = append(l.pass.moved, k)
-			case l.turns <= 0:
-				return t, lacking
-			default:
+			if k.reserved == 0 {
+				if l.turns <= 0 {
+					return t, lacking
+				}
 				l.turns--
+			}
+			if len(l.pass.reserved) > 0 { // of a key above it, perhaps
+				l.pass.moved = append(l.pass.moved, k)
 			}
 			l.reposition(k)
 			continue

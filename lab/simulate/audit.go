@@ -28,6 +28,11 @@ func (b *book) Audit() error {
 	if is, want := b.ledger.State(dawn), anew.State(dawn); !sameState(is, want) {
 		return fmt.Errorf("the ledger shows %+v, and what it has written %+v", is, want)
 	}
+	for _, p := range b.ledger.State(dawn).Pools {
+		if p.Used != b.taken[p.Pool] {
+			return fmt.Errorf("%d of pool %q is said to be used, and permits have %d", p.Used, p.Pool, b.taken[p.Pool])
+		}
+	}
 	b.audited = b.view
 	return nil
 }
@@ -37,19 +42,34 @@ func (v *view) sound() error {
 	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
 		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
 	}
+	waits, p := map[*tenant]bool{}, v.passing(false)
+	for _, t := range slices.Backward(v.tenants) {
+		for _, n := range t.lanes {
+			for k := t; len(n.queue) > 0 && k != nil; k = k.up {
+				waits[k] = true
+			}
+		}
+	}
 	for _, t := range v.tenants {
-		leaf := t.next(notFull)
 		switch {
-		case leaf == nil && t.Full:
-			return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
-		case t.held == 0 && !t.Ruled && len(t.queue) == 0 && len(t.below) == 0:
+		case t.held == 0 && !t.Ruled && !waits[t] && len(t.below) == 0:
 			return fmt.Errorf("key %q is remembered for nothing", t.Name)
-		case !t.Above && slices.ContainsFunc(t.below, func(k *tenant) bool { return k.held > 0 || k.next(notFull) != nil }):
+		case !t.Above && slices.ContainsFunc(t.below, func(k *tenant) bool { return k.held > 0 || waits[k] }):
 			return fmt.Errorf("key %q has others below it, and is not said to", t.Name)
-		case t.Full && t.Epoch != v.Epoch:
-			return fmt.Errorf("key %q is full by a cap of the past", t.Name)
-		case t.Full && !t.lacks(leaf.queue[0].ID.Weight):
-			return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
+		}
+		first := p.first(t, func(string) bool { return true })
+		for _, n := range t.lanes {
+			leaf := p.next(n)
+			switch {
+			case leaf == nil && n.full:
+				return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
+			case n.full && n.epoch != v.Epoch:
+				return fmt.Errorf("key %q is full by a cap of the past", t.Name)
+			case n.full && !t.lacks(leaf.queue[0].ID.Weight) && !t.lacks(first.queue[0].ID.Weight):
+				return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
+			case n.seq == 0 && v.Keyed:
+				return fmt.Errorf("key %q waits for %q, and has no seat", t.Name, n.set)
+			}
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
+	byPool  map[string]int             // how much of each pool may be used: as much as there is, or what a smaller amount found
 	byKey   map[string]int             // what each key, and each above one, held after the last step
 	turns   map[string]int64           // since when each leaf has been in turn
 	given   map[engine.ID]int64        // the token of the last grant to each
@@ -61,6 +62,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 		w.fail("count: %v", err)
 	}
 	k.caps()
+	k.amounts()
 	k.handedOn(c, reply, news)
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -86,7 +88,7 @@ func asks(n *protocol.Notification) bool { return n.Ask || n.Recheck == protocol
 // shares looks whether a step keeps the order among keys.
 func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant, reply protocol.Reply, news map[string]*protocol.Notification) {
 	w := k.w
-	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
+	if !w.lanes() || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
 		return
 	}
 	told := asks(&reply.Notification) || len(c.Requests) == 0 // then the engine itself has ended what is over
@@ -102,14 +104,14 @@ func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant,
 // caps compares what each key holds with its cap, or what a smaller one found.
 func (k *checker) caps() {
 	w := k.w
-	if len(w.keys) == 0 {
+	if !w.lanes() {
 		return
 	}
 	turns := map[string]int64{}
-	w.server.ledger.EachInTurn(func(leaf *tenant, _ engine.ID) {
-		turns[leaf.Name] = w.now
-		if since, ok := k.turns[leaf.Name]; ok {
-			turns[leaf.Name] = since
+	w.server.ledger.EachInTurn(func(leaf *lane, _ engine.ID) {
+		turns[leaf.name()] = w.now
+		if since, ok := k.turns[leaf.name()]; ok {
+			turns[leaf.name()] = since
 		}
 	})
 	k.turns = turns
@@ -131,10 +133,28 @@ func (k *checker) caps() {
 	}
 }
 
+// amounts compares what is used of each pool with how much there is, or what a smaller amount found.
+func (k *checker) amounts() {
+	l := k.w.server.ledger
+	if k.byPool == nil {
+		k.byPool = map[string]int{}
+	}
+	for pool := range k.w.pools.All() {
+		used := l.taken[pool]
+		most := max(l.Pools.Of(pool), min(k.byPool[pool], used))
+		if k.byPool[pool] = most; used > most {
+			k.w.fail("pool: the server has granted %d of %q, allowed %d", used, pool, most)
+		}
+	}
+}
+
 // lacks takes in that a server lacks the last steps: what had been given back since,
 // beyond a limit or a cap that is smaller now, is held again.
 func (k *checker) lacks() {
 	k.allowed = max(k.allowed, k.w.server.ledger.used)
+	for pool := range k.byPool {
+		k.byPool[pool] = max(k.byPool[pool], k.w.server.ledger.taken[pool])
+	}
 	for name := range k.byKey {
 		k.byKey[name], _ = k.w.server.ledger.KeyLoad(name)
 	}
@@ -145,8 +165,8 @@ func (k *checker) lacks() {
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
 func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[string]*protocol.Notification) {
 	l := k.w.server.ledger
-	head, waits := l.Next()
-	if !waits || l.Paused || head.Weight > l.Limit-l.used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
+	head, waits := l.Ready()
+	if !waits || l.Paused || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
 	if n := news[head.Client]; n == nil || !asks(n) {
@@ -205,12 +225,11 @@ func (k *checker) passedOver(c *caller) *caller {
 }
 
 func (k *checker) earlier(other, c *caller) bool {
-	_, most := k.w.server.ledger.PathLoad(other.Key)
 	n := other.n
-	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
+	if k.w.lanes() && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
-	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= most && !n.plan.unfair &&
+	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && !k.w.server.ledger.TooHeavy(other.Key, other.weight) && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.mayBePassed(n, other) && k.calm() < other.came
 }
 
@@ -303,10 +322,10 @@ func (k *checker) beside(c *caller) {
 	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
 		return
 	}
-	w.server.ledger.EachInTurn(func(leaf *tenant, first engine.ID) {
-		key := leaf.key()
+	w.server.ledger.EachInTurn(func(leaf *lane, first engine.ID) {
+		key := leaf.counted()
 		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
-		since := max(k.turns[leaf.Name], k.lately)
+		since := max(k.turns[leaf.name()], k.lately)
 		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
 			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
 		}
@@ -359,7 +378,7 @@ func (k *checker) looked(c *caller) {
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
-	if key := k.w.server.ledger.KeyOf(c.Acquisition.ID()); key != c.Key && k.w.now >= k.doubt && len(k.w.keys) > 0 {
+	if key := k.w.server.ledger.KeyOf(c.Acquisition.ID()); key != c.Key && k.w.now >= k.doubt && k.w.lanes() {
 		k.w.fail("share: %v is one of key %q, and goes to a caller of %q", c.Acquisition.ID(), key, c.Key)
 	}
 	k.tokens(c)
@@ -394,6 +413,14 @@ func (k *checker) trust(c *caller) {
 // held adds up the weight that clients trust, by their own clocks.
 func (k *checker) held() {
 	w, sum := k.w, 0
+	taken := map[string]int{}
+	count := func(weight int, counted string) {
+		sum += weight
+		_, takes := protocol.SplitCounted(counted)
+		for pool, n := range takes.All() {
+			taken[pool] += n
+		}
+	}
 	if w.now < k.doubt {
 		return
 	}
@@ -403,7 +430,7 @@ func (k *checker) held() {
 			if !c.held || n.truly(c.Valid()) <= w.now {
 				continue
 			}
-			sum += c.weight
+			count(c.weight, c.Key)
 			if s := c.Slot(); s >= 0 {
 				if slots[s] {
 					w.fail("slot: %d is held twice", s)
@@ -414,11 +441,16 @@ func (k *checker) held() {
 	}
 	for _, u := range w.users {
 		if u.holds && !u.gives && u.until > w.now {
-			sum += u.weight
+			count(u.weight, u.key)
 		}
 	}
 	if sum > k.allowed {
 		w.fail("limit: %d is held, allowed %d", sum, k.allowed)
+	}
+	for pool, n := range taken {
+		if n > k.byPool[pool] && k.allowed < 1<<30 {
+			w.fail("pool: %d of %q is held, allowed %d", n, pool, k.byPool[pool])
+		}
 	}
 }
 
@@ -485,7 +517,7 @@ func (k *checker) denied(c *caller, e client.Event) {
 			w.fail("wait: %v was refused as one of too many, and may wait", c.Acquisition.ID())
 		}
 	case client.TooHeavy, client.LimitIsAnother:
-		if w.limits == 0 && w.rules == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
+		if w.limits == 0 && w.rules == 0 && w.amounts == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
 			w.fail("wait: %v ended with %v, and nobody changed the limit", c.Acquisition.ID(), e.Reason)
 		}
 	case client.Revoked:
@@ -546,15 +578,14 @@ func (k *checker) waits() {
 	for _, n := range w.nodes {
 		var waiting *caller
 		for _, c := range n.callers {
-			room, _ := w.server.ledger.PathLoad(c.Key)
-			if w.heaviest() <= room && !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
+			if w.hasRoom(c) && !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
 				waiting = c
 			}
 		}
 		if n.unreachable {
 			continue // it hears of what it was granted when it asks again
 		}
-		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || used+w.heaviest() > limit {
+		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 {
 			delete(k.idle, n)
 			continue
 		}
@@ -718,6 +749,47 @@ func (k *checker) left() {
 			w.fail("leak: the server still has %v", id)
 		}
 	})
+	for _, p := range w.server.ledger.ledger.State(w.server.now()).Pools {
+		if p.Used > 0 || p.Waiting > 0 {
+			w.fail("leak: the server still counts %+v", p)
+		}
+	}
+}
+
+// hasRoom reports whether so much is free that all of it cannot be kept free for others: with pools, as much as all want
+// that wait.
+func (w *world) hasRoom(c *caller) bool {
+	l, most, wanted := w.server.ledger, w.heaviest(), map[string]int{}
+	if w.pools != "" {
+		most = 0
+		add := func(weight int, counted string) {
+			most += weight
+			_, takes := protocol.SplitCounted(counted)
+			for pool, n := range takes.All() {
+				wanted[pool] += n
+			}
+		}
+		for _, n := range w.nodes {
+			for _, o := range n.callers {
+				if !o.held {
+					add(o.weight, o.Key)
+				}
+			}
+		}
+		for _, u := range w.users {
+			if !u.holds {
+				add(u.weight, u.key)
+			}
+		}
+	}
+	_, takes := protocol.SplitCounted(c.Key)
+	for pool := range takes.All() {
+		if l.taken[pool]+wanted[pool] > l.Pools.Of(pool) {
+			return false
+		}
+	}
+	room, _ := l.PathLoad(c.Key)
+	return most <= min(room, l.Limit-l.used)
 }
 
 // heaviest is the largest weight that somebody waits for: less than that may be

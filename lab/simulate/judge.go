@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sema/engine"
@@ -43,16 +44,26 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 	}
 	for _, g := range grants {
 		r, ok := asked[g.ID]
-		if !ok || r.Wait || r.Unfair || after.Limit != before.Limit || len(requests) > 1 {
-			continue
+		if !ok || r.Wait || r.Unfair || after.Limit != before.Limit || len(requests) > 1 || len(before.Pools) > 0 {
+			continue // beside pools it gets what is left by those who wait
 		}
 		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up {
-			for name, s := range j.stands {
-				if t := after.find(name); t != nil && t != n && t.up == n.up && t.inTurn() != nil && t.Seq == s.seq {
-					return fmt.Errorf("%v does not wait, and passes key %q", g.ID, name)
+			for _, t := range n.up.below {
+				for _, k := range t.lanes {
+					if s, ok := j.stands[k.name()]; ok && t != n && after.inTurn(k) != nil && k.seq == s.seq {
+						return fmt.Errorf("%v does not wait, and passes key %q", g.ID, t.Name)
+					}
 				}
 			}
 		}
+	}
+	if len(requests) == 1 && len(grants) == 1 && requests[0].ID == grants[0].ID && len(asked) == 1 {
+		if err := left(before, after, &requests[0]); err != nil {
+			return err
+		}
+	}
+	if err := inLanes(before, after, asked, grants); err != nil {
+		return err
 	}
 	if len(asked) == 0 && !told {
 		if err := inOrder(before, after, requests, grants); err != nil {
@@ -65,19 +76,61 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 	return j.bounded(after, grants, asked)
 }
 
+// left looks whether a permit for which nobody would wait takes only what all leave that wait. Nothing else happens in its step.
+func left(before, after *view, r *protocol.Request) error {
+	_, takes := protocol.SplitCounted(r.Key)
+	same := func(a, b ledger.Recorded) bool { return a.ID == b.ID && a.End == b.End }
+	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
+		return nil
+	}
+	p := before.passing(false)
+	if p.ready(none) != nil {
+		return nil // a step has left something to this one
+	}
+	for pool, n := range takes.All() {
+		if p.shut[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
+			return fmt.Errorf("%v takes %d of %q, which is kept free for others", r.ID, n, pool)
+		}
+	}
+	for _, t := range append([]*tenant{before.root}, before.tenants...) {
+		if weight := r.ID.Weight; (t == before.root || slices.Contains(path(r.Key), t.Name)) && weight > t.most-t.held-p.kept[t] {
+			return fmt.Errorf("%v takes weight of %q that is kept free for others", r.ID, t.Name)
+		}
+	}
+	return nil
+}
+
+// inLanes looks whether nobody is passed in a lane.
+func inLanes(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
+	for _, g := range grants {
+		t := recorded(before.Waiters, g.ID)
+		if _, asks := asked[g.ID]; asks || t == nil {
+			continue
+		}
+		for i := range before.Waiters {
+			o := &before.Waiters[i]
+			if _, asks := asked[o.ID]; asks || o.Place >= t.Place || !after.Waits(o.ID) || before.leaf(o.Key) != before.leaf(t.Key) || before.setOf(o.ID) != before.setOf(t.ID) {
+				continue
+			}
+			return fmt.Errorf("%v passes %v, which came before it and wants the same pools", g.ID, o.ID)
+		}
+	}
+	return nil
+}
+
 // seated looks whether keys that wait all through a step, and are not served, keep their seats.
 func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
 	if !before.Keyed {
 		return nil // seats are not written yet
 	}
-	waited, served := map[*tenant]bool{}, map[*tenant]bool{}
+	waited, served := map[*lane]bool{}, map[*lane]bool{}
 	for i := range before.Waiters {
 		id := before.Waiters[i].ID
 		if _, again := asked[id]; again || !after.Waits(id) { // it may have been dropped, and be back again
 			continue
 		}
 		for n := after.leafOf(id); n.up != nil; n = n.up {
-			waited[n] = true
+			waited[n.of(after.setOf(id))] = true
 		}
 	}
 	for _, g := range grants {
@@ -86,38 +139,61 @@ func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []
 			return nil // it is over again, and its key is not known
 		}
 		for ; leaf.up != nil; leaf = leaf.up {
-			served[leaf] = true
+			served[leaf.of(after.setOf(g.ID))] = true
 		}
 	}
 	for n := range waited {
-		if was := before.find(n.Name); was != nil && !served[n] && (was.Base != n.Base || was.Seq != n.Seq) {
-			return fmt.Errorf("key %q waited since %d as %d, and now since %d as %d", n.Name, was.Base, was.Seq, n.Base, n.Seq)
+		was := before.find(n.Name)
+		if was == nil || served[n] {
+			continue
+		}
+		if b := was.of(n.set); b.seq > 0 && (b.base != n.base || b.seq != n.seq) {
+			return fmt.Errorf("key %q waited for %q since %d as %d, and now since %d as %d", n.Name, n.set, b.base, b.seq, n.base, n.seq)
 		}
 	}
 	return nil
 }
 
 // bounded counts how often a key is served before another one below the same key that stands
-// at the same level. The bound is the cost of the other's first ticket, divided by the least
+// at the same level, of those that wait for the same pools. The bound is the cost of the other's first ticket, divided by the least
 // cost of these grants, and rounded up: once, if the costs are equal. One that stands at
-// a lower level is not passed at all.
+// a lower level is not passed at all. A key that waits for several sets of pools may be passed: what it may
+// still hold is kept free for one of them.
 func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.ID]protocol.Request) error {
-	now, served, held := map[string]stood{}, map[*tenant]bool{}, map[*tenant]int{}
+	now, lanes, served := map[string]stood{}, map[string]*lane{}, map[string]bool{}
 	for _, t := range after.tenants {
-		held[t] = t.held
-		if leaf := t.inTurn(); leaf != nil {
-			now[t.Name] = stood{t.Seq, t.level(t.held), t.shares(), leaf.queue[0].ID}
+		for _, n := range t.lanes {
+			lanes[n.name()] = n
+			if leaf := after.inTurn(n); leaf != nil && len(t.lanes) == 1 {
+				now[n.name()] = stood{n.seq, n.level(n.counts()), n.shares(), leaf.queue[0].ID}
+			}
+		}
+	}
+	was := map[*tenant]tenant{} // before the step
+	for _, t := range after.tenants {
+		c := *t
+		c.with = maps.Clone(t.with)
+		was[t] = c
+	}
+	count := func(id engine.ID, sign int) {
+		for n := after.leafOf(id); n != nil && n.up != nil; n = n.up {
+			c := was[n]
+			c.held += sign * id.Weight
+			for pool := range takesOf(after.entry(id)) {
+				c.with[pool] += sign * id.Weight
+			}
+			was[n] = c
 		}
 	}
 	for _, g := range grants {
-		for n := after.leafOf(g.ID); n != nil; n = n.up {
-			served[n] = true
-			held[n] -= g.ID.Weight // before the step
+		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up {
+			served[n.of(after.setOf(g.ID)).name()] = true
 		}
+		count(g.ID, -1)
 	}
 	for name, s := range j.stands {
 		_, again := asked[s.first] // it may have been silent, and dropped, and back again
-		if n, ok := now[name]; ok && n == s && !served[after.find(name)] && !again {
+		if n, ok := now[name]; ok && n == s && !served[name] && !again {
 			continue
 		}
 		delete(j.stands, name)
@@ -128,20 +204,19 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 		}
 	}
 	for _, g := range grants {
-		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up { // it may be over again
-			level := n.level(held[n])
-			held[n] += g.ID.Weight
-			if asked[g.ID].Unfair {
-				continue
-			}
+		for n := after.leafOf(g.ID); n != nil && n.up != nil && !asked[g.ID].Unfair; n = n.up { // it may be over again
+			c, of := was[n], n.of(after.setOf(g.ID))
+			then := lane{tenant: &c, set: of.set}
+			level := then.level(then.counts())
 			for waits, s := range j.stands {
-				if other := after.find(waits); other.up == n.up {
-					if err := j.pass(n, other, s, level, g.ID.Weight); err != nil {
+				if other := lanes[waits]; other.up == n.up && other.set == of.set {
+					if err := j.pass(of, other, s, level, g.ID.Weight); err != nil {
 						return err
 					}
 				}
 			}
 		}
+		count(g.ID, 1)
 	}
 	if j.stands == nil {
 		j.stands = map[string]stood{}
@@ -154,8 +229,8 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 	return nil
 }
 
-// pass notes that a key was served at a level, with a weight, while another one beside it stands.
-func (j *judge) pass(served, other *tenant, stands stood, level, weight int) error {
+// pass notes that a lane was served at a level, with a weight, while another one beside it stands.
+func (j *judge) pass(served, other *lane, stands stood, level, weight int) error {
 	switch {
 	case level > stands.level:
 		return fmt.Errorf("key %q was served at level %d before %q, which stands at level %d", served.Name, level, other.Name, stands.level)
@@ -165,7 +240,7 @@ func (j *judge) pass(served, other *tenant, stands stood, level, weight int) err
 	if j.passed == nil {
 		j.passed = map[[2]string]passing{}
 	}
-	pair, cost := [2]string{other.Name, served.Name}, served.cost(weight)
+	pair, cost := [2]string{other.name(), served.name()}, served.cost(weight)
 	p := j.passed[pair]
 	if p.times++; p.times == 1 || cost < p.least {
 		p.least = cost
@@ -190,33 +265,49 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 	for _, g := range grants {
 		granted[g.ID] = true
 	}
+	gone := func(id engine.ID) bool { return after.entry(id) == nil && !granted[id] }
 	for dropped := false; len(grants) > 0; {
-		leaf := now.root.next(hasRoom)
-		if leaf == nil {
-			return fmt.Errorf("%v is granted, and no key is in turn", grants[0].ID)
-		}
-		first := leaf.queue[0].ID
-		if first != grants[0].ID && after.entry(first) != nil && !dropped && first.Weight > now.Limit-now.root.held {
+		leaf := now.passing(true).ready(gone)
+		if !dropped && (leaf == nil || len(now.Pools) > 0 && leaf.queue[0].ID != grants[0].ID && !gone(leaf.queue[0].ID)) {
 			// Then the step dropped tickets of clients that it could not tell of the end of the first lease. The others
 			// may be in another order without them.
 			dropped = true
 			for _, t := range now.tenants {
-				t.queue = slices.DeleteFunc(t.queue, func(r *ledger.Recorded) bool { return after.entry(r.ID) == nil && !granted[r.ID] })
+				for _, n := range t.lanes {
+					n.queue = slices.DeleteFunc(n.queue, func(r *ledger.Recorded) bool { return gone(r.ID) })
+				}
 			}
 			continue
 		}
+		if leaf == nil {
+			return fmt.Errorf("%v is granted, and no key is in turn", grants[0].ID)
+		}
+		first := leaf.queue[0].ID
 		if first != grants[0].ID && after.entry(first) != nil {
 			return fmt.Errorf("%v of key %q is granted, and %v of %q was next", grants[0].ID, after.KeyOf(grants[0].ID), first, leaf.Name)
 		}
+		takes := takesOf(leaf.queue[0])
 		leaf.queue = leaf.queue[1:]
 		if first != grants[0].ID {
 			continue // its client was silent, or could not be told
 		}
-		for n := leaf; n.up != nil; n = n.up {
+		for t := leaf.tenant; t.up != nil; t = t.up {
+			n := t.of(leaf.set)
 			now.Seq++
-			n.up.Time = max(n.up.Time, n.tag(first.Weight))
-			n.Base, n.Seq = n.up.Time, now.Seq
-			n.held += first.Weight
+			t.up.Time = max(t.up.Time, n.tag(first.Weight))
+			n.base, n.seq = t.up.Time, now.Seq
+			t.held += first.Weight
+			for pool := range takes {
+				if t.with == nil {
+					t.with = map[string]int{}
+				}
+				t.with[pool] += first.Weight
+			}
+		}
+		for pool, n := range takes {
+			if now.taken[pool] += n; now.taken[pool] > now.Pools.Of(pool) {
+				return fmt.Errorf("%v is granted beyond pool %q", first, pool)
+			}
 		}
 		if now.root.held += first.Weight; now.root.held > now.Limit {
 			return fmt.Errorf("%v is granted beyond the limit", first)
@@ -226,13 +317,15 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 	return nil
 }
 
-// unseen reports whether a key below another is full by a smaller cap of all keys, and the ledger has
+// unseen reports whether a key below another, or one that waits for several sets of pools, is full by a smaller cap of all keys, and the ledger has
 // not looked yet. It looks when the first ticket of the key comes. Until then the weight of
 // that ticket counts for the keys above.
 func (v *view) unseen() bool {
 	for _, t := range v.tenants {
-		if leaf := t.inTurn(); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && leaf.up != v.root {
-			return true
+		for _, n := range t.lanes {
+			if leaf := v.inTurn(n); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && (leaf.up != v.root || len(t.lanes) > 1) {
+				return true
+			}
 		}
 	}
 	return false
@@ -245,7 +338,7 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 	s := before.Snapshot
 	s.Keys = slices.Clone(s.Keys)
 	of := func(name string) *ledger.RecordedKey {
-		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name })
+		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name && k.Set == "" })
 		if i < 0 {
 			i, s.Keys = len(s.Keys), append(s.Keys, ledger.RecordedKey{Name: name})
 		}
@@ -269,6 +362,7 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 					s.Caps[i] = max(0, c)
 				}
 			}
+			s.Pools = changed(s.Pools, r.Pools)
 		case protocol.SetKey:
 			if k := of(r.Key); s.Limit > 0 {
 				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
@@ -279,4 +373,16 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 		}
 	}
 	return see(s)
+}
+
+// changed are pools of which some have other amounts; 0 ends one.
+func changed(all, some engine.Pools) engine.Pools {
+	amounts := all.Map()
+	if amounts == nil {
+		amounts = map[string]int{}
+	}
+	maps.Copy(amounts, some.Map())
+	maps.DeleteFunc(amounts, func(_ string, n int) bool { return n == 0 })
+	all, _ = engine.NewPools(amounts, 1)
+	return all
 }

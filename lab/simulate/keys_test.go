@@ -15,7 +15,7 @@ import (
 	"sema/internal/protocol"
 )
 
-var worlds = flag.Uint64("worlds", 400, "in how many random worlds the order among keys is compared with the oracle's")
+var worlds = flag.Uint64("worlds", 400, "in how many random worlds the order among keys and of pools is compared with the oracle's")
 
 // sharing is a random world of clients that ask for keys, with rules that change.
 type sharing struct {
@@ -33,6 +33,8 @@ type sharing struct {
 	brief  bool                 // some leases and tickets end
 	other  bool                 // the caps of all keys have changed
 
+	pools   []string       // of which some callers take some
+	used    map[string]int // the most that may be used of each: how much there is, or what a smaller amount found
 	allowed map[string]int // the most that a key may hold: its cap, or what a smaller one found
 	judge   judge
 	oracle  *oracle
@@ -43,7 +45,7 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &sharing{
 		t: t, rng: rng, l: newBook(&ledger.Ledger{Watched: true}), now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
-		allowed: map[string]int{}, oracle: newOracle(), brief: rng.IntN(3) == 0,
+		allowed: map[string]int{}, used: map[string]int{}, oracle: newOracle(), brief: rng.IntN(3) == 0,
 	}
 	deep, fan := rng.IntN(4) > 0, 1+rng.IntN(3)
 	for i := range 2 + rng.IntN(6) {
@@ -65,7 +67,32 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	if rng.IntN(2) == 0 {
 		w.weight = 3
 	}
+	if rand.New(rand.NewPCG(seed, 0x706f)).IntN(2) == 0 { // the others stay as they are
+		w.pools = []string{"db", "gpu", "licence"}
+	}
 	return w
+}
+
+// counted draws whose permit somebody wants, and what it takes of pools.
+func (w *sharing) counted() string {
+	key := w.pick(w.names)
+	if len(w.pools) == 0 || w.rng.IntN(3) == 0 {
+		return key
+	}
+	return protocol.Counted(key, w.amounts(1))
+}
+
+// amounts draws amounts of one to three pools.
+func (w *sharing) amounts(least int) engine.Pools {
+	amounts := map[string]int{}
+	for range 1 + w.rng.IntN(3) {
+		amounts[w.pick(w.pools)] = least + w.rng.IntN(4-least)
+	}
+	pools, err := engine.NewPools(amounts, least)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pools
 }
 
 func (w *sharing) pick(of []string) string { return of[w.rng.IntN(len(of))] }
@@ -96,7 +123,7 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 	switch n := w.rng.IntN(40); {
 	case n < 4 && len(w.live) > 0: // again, and under another key, which changes nothing
 		ask.ID, ask.Again = w.live[w.rng.IntN(len(w.live))], true
-		ask.Key = w.pick(w.names)
+		ask.Key = w.counted()
 		if e := w.l.entry(ask.ID); e == nil || w.brief { // or else it may be over before it is asked for
 			ask.Key = w.of[ask.ID]
 		}
@@ -106,7 +133,7 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 		return ask
 	case n < 22 || len(w.live) == 0:
 		w.number++
-		ask.Key = w.pick(w.names)
+		ask.Key = w.counted()
 		ask.ID = engine.ID{Client: "c", Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
 		w.live = append(w.live, ask.ID)
 		w.of[ask.ID] = ask.Key
@@ -128,7 +155,11 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 	case n < 37:
 		return protocol.Request{Kind: protocol.Unpause}
 	default:
-		return protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(9), Caps: w.caps()}
+		r := protocol.Request{Kind: protocol.SetLimit, Limit: w.rng.IntN(9), Caps: w.caps()}
+		if len(w.pools) > 0 && w.rng.IntN(2) == 0 {
+			r = protocol.Request{Kind: protocol.SetLimit, Pools: w.amounts(0)}
+		}
+		return r
 	}
 }
 
@@ -153,7 +184,7 @@ func (w *sharing) step(r protocol.Request) {
 	if a := reply.Answers[0]; a.Status == protocol.Granted && !had[r.ID] {
 		grants = append(grants, protocol.Grant{ID: r.ID, Token: a.Token})
 	}
-	if ask && w.weight == 1 {
+	if ask && w.weight == 1 && len(w.pools) == 0 {
 		w.t.Fatal("somebody is told to ask again")
 	}
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
@@ -215,10 +246,18 @@ func (w *sharing) sums() {
 		w.allowed[name] = most
 	}
 	for _, t := range w.l.tenants {
-		leaf := t.inTurn()
-		if !w.other && leaf != nil && !hasRoom(standing{t, leaf}) {
-			w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
+		for _, n := range t.lanes {
+			if leaf := w.l.inTurn(n); !w.other && leaf != nil && holdsUp(t, leaf) {
+				w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
+			}
 		}
+	}
+	for name, used := range w.l.taken {
+		most := max(w.l.Pools.Of(name), min(w.used[name], used))
+		if used > most {
+			w.t.Fatalf("%d of pool %q are used, allowed %d", used, name, most)
+		}
+		w.used[name] = most
 	}
 }
 
@@ -226,8 +265,8 @@ func (w *sharing) sums() {
 // seen that it lacks the weight of its first ticket.
 func (w *sharing) conserves(told bool) {
 	w.t.Helper()
-	if next, ok := w.l.Next(); ok && !told && !w.l.Paused && next.Weight <= w.l.Limit-w.l.used {
-		w.t.Fatalf("%v waits, and %d of %d is held", next, w.l.used, w.l.Limit)
+	if next, ok := w.l.Ready(); ok && !told && !w.l.Paused {
+		w.t.Fatalf("%v waits for nothing, and %d of %d is held", next, w.l.used, w.l.Limit)
 	}
 }
 
@@ -250,7 +289,11 @@ func (w *sharing) run(seed uint64) (grants int) {
 		}
 	}()
 	limit, caps := 1+w.rng.IntN(8), engine.Caps{w.rng.IntN(7), w.rng.IntN(5), w.rng.IntN(4)}
-	w.step(protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: caps})
+	open := protocol.Request{Kind: protocol.SetLimit, Limit: limit, Caps: caps}
+	if len(w.pools) > 0 {
+		open.Pools = "db=4,gpu=2,licence=1"
+	}
+	w.step(open)
 	for range 300 {
 		w.step(w.request(limit, caps))
 	}
@@ -261,8 +304,14 @@ func (w *sharing) run(seed uint64) (grants int) {
 	for _, name := range w.paths {
 		w.step(protocol.Request{Kind: protocol.UnsetKey, Key: name})
 	}
-	if left := w.l.ledger.State(w.now).Keys; len(left) > 0 || len(w.l.Keys) > 0 {
-		w.t.Fatalf("keys are left: %+v, %+v", left, w.l.Keys)
+	left := w.l.ledger.State(w.now)
+	if len(left.Keys) > 0 || len(w.l.Keys) > 0 {
+		w.t.Fatalf("keys are left: %+v, %+v", left.Keys, w.l.Keys)
+	}
+	for _, p := range left.Pools {
+		if p.Used > 0 || p.Waiting > 0 || p.Limit != w.l.Pools.Of(p.Pool) {
+			w.t.Fatalf("of a pool is left: %+v", p)
+		}
 	}
 	return w.grants
 }

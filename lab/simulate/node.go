@@ -83,7 +83,7 @@ func (n *node) start() {
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
-		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Caps: n.w.caps, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
+		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Caps: n.w.caps, Pools: n.w.pools, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
 		Slots: n.plan.slots, Strict: n.plan.strict, Newest: n.plan.newest, Unfair: n.plan.unfair, Detached: n.plan.detached,
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 		Patient: n.number%2 == 1 && !n.plan.serves, // it draws nothing, so seeds stay what they were

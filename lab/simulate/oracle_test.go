@@ -15,41 +15,67 @@ import (
 // it is full, who comes first. Each key has callers of its own in a line below it, also one without
 // others below: that makes no difference.
 //
-// A ledger does not look at all keys when the caps of all keys fall. So the oracle knows the
-// caps by which each key was last seen, too.
+// A ledger does not look at all keys when the caps of all keys fall, or when something is kept free. So
+// the oracle knows how each key was last seen, too.
 type oracle struct {
 	limit   int
 	caps    engine.Caps
+	pools   map[string]int
 	other   bool // the caps have changed
 	rules   map[string]rule
 	paused  bool
 	waiting []*wish
 	held    []*wish
+	above   map[string]bool // keys that callers of others below them have asked for
 
-	seen  map[string]engine.Caps // by which caps a key is full, or is not
-	seats map[string]seat        // of the keys that wait
-	time  map[string]int64       // of the keys above them, virtual
+	seen  map[string]sight // how a key was seen when it was found full, or not
+	seats map[place]seat   // of the keys that wait
+	time  map[string]int64 // of the keys above them, virtual
 	seq   int64
+	pass  reserving
+
+	known map[place]*wish // the first, until something changes
+	stood map[place]bool  // whether it is full
+}
+
+// place is where those of a key wait who want the same pools.
+type place struct{ key, set string }
+
+// sight is what a ledger goes by when it looks at a key.
+type sight struct {
+	caps engine.Caps
+	kept map[string]int // weight, by key
+}
+
+// reserving is what a step keeps free, since it last granted something.
+type reserving struct {
+	all   bool           // it knows who else might be served
+	kept  map[string]int // weight, by key
+	pools map[string]int
+	shut  map[string]bool // pools that somebody lacks
+	moved [][]string      // the keys that something was kept free of, and that were looked at
 }
 
 // wish is a ticket, and then a permit.
 type wish struct {
 	id    engine.ID
 	line  []string // its keys, from the line that it stands in to the semaphore
+	takes map[string]int
+	set   string // the pools that it wants some of
 	place int64
 	end   int64 // of the ticket, or of the lease
 }
 
 type rule struct{ cap, share int }
 
-// seat is since when a key waits, or was last served: in virtual time, and as which.
+// seat is since when a key waits for a set of pools, or was last served: in virtual time, and as which.
 type seat struct{ base, seq int64 }
 
 // everything is the name of the semaphore among the names of keys.
 const everything = "\x00"
 
 func newOracle() *oracle {
-	return &oracle{rules: map[string]rule{}, seen: map[string]engine.Caps{}, seats: map[string]seat{}, time: map[string]int64{}}
+	return &oracle{pools: map[string]int{}, rules: map[string]rule{}, above: map[string]bool{}, seen: map[string]sight{}, seats: map[place]seat{}, time: map[string]int64{}}
 }
 
 // lineOf are the keys of a caller, from the line that it stands in to the semaphore.
@@ -66,6 +92,7 @@ func lineOf(key string) (line []string) {
 
 // step carries out a request. It returns the answer, and the grants in their order.
 func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grants []engine.ID) {
+	o.changed()
 	for _, w := range slices.Clone(o.held) {
 		if w.end <= now {
 			o.giveBack(w)
@@ -93,11 +120,18 @@ func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grant
 		for i, c := range r.Caps {
 			o.caps[i] = max(0, cmp.Or(c, o.caps[i]))
 		}
+		for name, n := range r.Pools.All() {
+			if o.pools[name] = n; n == 0 {
+				delete(o.pools, name)
+			}
+		}
 		o.other = true
 	case protocol.Pause, protocol.Unpause:
 		o.paused = r.Kind == protocol.Pause
 	}
-	return is, append(grants, o.grant(now, 1<<62)...)
+	grants = append(grants, o.grant(now, 1<<62)...)
+	o.endPass()
+	return is, grants
 }
 
 func (o *oracle) ask(now int64, r *protocol.Request) (is protocol.Status, grants []engine.ID) {
@@ -114,13 +148,15 @@ func (o *oracle) ask(now int64, r *protocol.Request) (is protocol.Status, grants
 		return protocol.TooHeavy, nil
 	}
 	grants = o.grant(now, upTo)
+	left := len(o.pools) > 0 && o.left(o.wish(r, place))
+	o.endPass()
 	if h := find(o.held, r.ID); h != nil {
 		h.end = now + r.Lease.Microseconds()
 		return protocol.Granted, grants
 	}
 	w = o.wish(r, place) // it may have been silent, and be gone
 	switch {
-	case o.fits(w) && (r.Unfair || o.before(w, r, place)):
+	case o.fits(w) && (r.Unfair || left || o.before(w, r, place)):
 		o.drop(r.ID)
 		w.end = now + r.Lease.Microseconds()
 		o.held = append(o.held, w)
@@ -141,29 +177,92 @@ func (o *oracle) ask(now int64, r *protocol.Request) (is protocol.Status, grants
 	return protocol.Queued, grants
 }
 
-// wish finds the ticket of an ask, or is a new one.
-func (o *oracle) wish(r *protocol.Request, place int64) *wish {
+// wish finds the ticket of an ask, or is a new one. Then the keys above its key have others below them, and
+// the line of their own callers is one of those.
+func (o *oracle) wish(r *protocol.Request, at int64) *wish {
 	if w := find(o.waiting, r.ID); w != nil {
 		return w
 	}
-	return &wish{id: r.ID, line: lineOf(r.Key), place: place}
+	key, takes := protocol.SplitCounted(r.Key)
+	w := &wish{id: r.ID, line: lineOf(key), takes: takes.Map(), set: takes.Names(), place: at}
+	for _, name := range slices.Backward(w.line[:len(w.line)-1]) {
+		switch own := name + "\x01"; {
+		case name == "" || strings.HasSuffix(name, "\x01"):
+		case name == key:
+			o.above[key] = o.above[key] && (o.holds(key) > 0 || len(o.sets(key)) > 0)
+			o.changed()
+		case !o.above[name]:
+			o.above[name] = true
+			o.changed()
+			for _, set := range o.sets(own) {
+				o.seq++
+				o.seats[place{own, set}] = seat{o.time[name], o.seq}
+			}
+		}
+	}
+	return w
 }
 
-// before reports whether an ask comes before all that wait: those of its line, and the keys in turn
-// beside those of its path.
-func (o *oracle) before(w *wish, r *protocol.Request, place int64) bool {
+// changed forgets what was worked out.
+func (o *oracle) changed() { o.known, o.stood = map[place]*wish{}, map[place]bool{} }
+
+// sets are the sets of pools that are waited for at a key, sorted.
+func (o *oracle) sets(key string) (sets []string) {
+	for _, w := range o.waiting {
+		if slices.Contains(w.line, key) {
+			sets = append(sets, w.set)
+		}
+	}
+	slices.Sort(sets)
+	return slices.Compact(sets)
+}
+
+// before reports whether an ask comes before all that wait: those of its line, the keys in turn
+// beside those of its path, and those who want other pools.
+func (o *oracle) before(w *wish, r *protocol.Request, at int64) bool {
 	fresh := find(o.waiting, r.ID) == nil // it has no ticket yet
 	for _, other := range o.waiting {
 		ahead := other != w && (fresh || compare(other, w) < 0)
-		if ahead && other.line[0] == w.line[0] && !(r.Wait && place < other.place) {
+		if ahead && other.line[0] == w.line[0] && other.set == w.set && !(r.Wait && at < other.place) {
 			return false
 		}
 	}
 	for i, name := range w.line[:len(w.line)-1] {
-		for beside, first := range o.firsts(w.line[i+1]) {
-			if beside != name && !o.full(beside, first) {
+		for beside := range o.firsts(w.line[i+1], w.set) {
+			if beside != name {
 				return false
 			}
+		}
+		if sets := o.sets(name); slices.ContainsFunc(sets, func(set string) bool { return set != w.set }) && o.heldUp(name, sight{caps: o.caps}) {
+			return false
+		}
+	}
+	for _, set := range o.sets(everything) {
+		if set != w.set && o.first(everything, set) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// left reports whether an ask fits beside all that the step keeps free, and nobody of its own lane waits before it.
+func (o *oracle) left(w *wish) bool {
+	if !o.pass.all || !o.fits(w) {
+		return false
+	}
+	for name := range w.takes {
+		if o.pass.shut[name] {
+			return false
+		}
+	}
+	for _, name := range w.line[:len(w.line)-1] {
+		if o.full(name, w.set) || o.heldUp(name, sight{caps: o.caps}) {
+			return false
+		}
+	}
+	for _, other := range o.waiting {
+		if other.line[0] == w.line[0] && other.set == w.set && other.id != w.id && (find(o.waiting, w.id) == nil || compare(other, w) < 0) {
+			return false
 		}
 	}
 	return true
@@ -176,31 +275,102 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 		o.other = false
 	}
 	for !o.paused {
-		w := o.first(everything)
-		if w == nil || w.place > upTo {
+		w, drop := o.next(now, upTo)
+		if w == nil {
 			return grants
 		}
-		if i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, o.cap(key)) }); i >= 0 && w.line[i] != everything && !o.tooHeavy(w) {
-			o.look(w.line[i:]) // its cap is smaller than it was
+		o.endPass()
+		if drop {
+			o.drop(w.id)
 			continue
 		}
-		switch {
-		case w.end <= now || o.tooHeavy(w):
-			o.drop(w.id)
-		case !o.fits(w):
-			return grants
-		default:
-			o.serve(w)
-			grants = append(grants, w.id)
-		}
+		o.serve(w)
+		grants = append(grants, w.id)
 	}
 	return grants
 }
 
-// look sees some keys, and those below them, by the caps as they are.
+// next is the ticket that is served or dropped next. Each one before it that lacks something keeps free all that
+// its caller wants.
+func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
+	p := &o.pass
+	for {
+		w := o.firstOf(everything, func(set string) bool {
+			return !slices.ContainsFunc(strings.Split(set, ","), func(name string) bool { return p.shut[name] })
+		})
+		p.all = w == nil
+		if w == nil || w.place > upTo {
+			return nil, false
+		}
+		if o.tooHeavy(w) {
+			return w, true
+		}
+		i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, sight{o.caps, p.kept}) })
+		if i >= 0 && w.line[i] != everything {
+			if len(p.kept) > 0 {
+				p.moved = append(p.moved, w.line[i:])
+			}
+			o.look(w.line[i:]) // its cap is smaller than it was, or what is left of it is kept free
+			continue
+		}
+		if w.end <= now {
+			return w, true
+		}
+		lacks := o.lackedPools(w)
+		full := w.id.Weight > o.limit-o.holds(everything)-p.kept[everything]
+		if !full && len(lacks) == 0 {
+			return w, false
+		}
+		if p.kept == nil {
+			p.kept, p.pools, p.shut = map[string]int{}, map[string]int{}, map[string]bool{}
+		}
+		for _, name := range lacks {
+			p.shut[name] = true
+		}
+		for _, key := range w.line {
+			p.kept[key] += w.id.Weight
+		}
+		for name, n := range w.takes {
+			p.pools[name] += n
+		}
+		if full {
+			p.all = true
+			return nil, false
+		}
+	}
+}
+
+// endPass keeps nothing free any more.
+func (o *oracle) endPass() {
+	moved := o.pass.moved
+	o.pass = reserving{}
+	for _, line := range moved {
+		o.look(line)
+	}
+}
+
+// lackedPools are the pools that have less left than a ticket wants. What is kept free is not left.
+func (o *oracle) lackedPools(w *wish) (lacks []string) {
+	for name, n := range w.takes {
+		if n > o.pools[name]-o.usedOf(name)-o.pass.pools[name] {
+			lacks = append(lacks, name)
+		}
+	}
+	return lacks
+}
+
+func (o *oracle) usedOf(pool string) (used int) {
+	for _, w := range o.held {
+		used += w.takes[pool]
+	}
+	return used
+}
+
+// look sees some keys, and those below them, as they are.
 func (o *oracle) look(line []string) {
+	o.changed()
 	for _, name := range line {
-		o.seen[name] = o.caps
+		o.seen[name] = sight{o.caps, maps.Clone(o.pass.kept)}
 	}
 }
 
@@ -209,7 +379,7 @@ func (o *oracle) lookAtFull() {
 	var full [][]string
 	for _, w := range o.waiting {
 		for i, name := range w.line[:len(w.line)-1] {
-			if first := o.first(name); first != nil && o.full(name, first) {
+			if o.full(name, w.set) {
 				full = append(full, w.line[i:])
 			}
 		}
@@ -219,14 +389,14 @@ func (o *oracle) lookAtFull() {
 	}
 }
 
-// serve gives a permit to the first of all, and new seats to the keys of its path that wait on.
+// serve gives a permit to somebody, and new seats to the keys of its path where others wait for the same pools.
 func (o *oracle) serve(w *wish) {
 	o.waiting, o.held = without(o.waiting, w.id), append(o.held, w)
 	for i, name := range w.line[:len(w.line)-1] {
-		up := w.line[i+1]
-		o.time[up] = max(o.time[up], o.seats[name].base+o.cost(name, w))
+		up, at := w.line[i+1], place{name, w.set}
+		o.time[up] = max(o.time[up], o.seats[at].base+o.cost(name, w))
 		o.seq++
-		o.seats[name] = seat{o.time[up], o.seq}
+		o.seats[at] = seat{o.time[up], o.seq}
 	}
 	o.look(w.line)
 	o.seat()
@@ -252,42 +422,49 @@ func (o *oracle) giveBack(w *wish) {
 
 // seat gives seats to the keys that wait, from below to above, and takes those of others.
 func (o *oracle) seat() {
-	waits := map[string]bool{}
+	o.changed()
+	waits := map[place]bool{}
 	for _, w := range o.waiting {
 		for i, name := range w.line[:len(w.line)-1] {
-			waits[name] = true
-			if _, has := o.seats[name]; !has {
+			at := place{name, w.set}
+			waits[at] = true
+			if _, has := o.seats[at]; !has {
 				o.seq++
-				o.seats[name] = seat{o.time[w.line[i+1]], o.seq}
+				o.seats[at] = seat{o.time[w.line[i+1]], o.seq}
 			}
 		}
 	}
-	maps.DeleteFunc(o.seats, func(name string, _ seat) bool { return !waits[name] })
+	maps.DeleteFunc(o.seats, func(at place, _ seat) bool { return !waits[at] })
 }
 
-// first is who of those below a key is served first; nil if there is nobody, or each is held up
-// by a key on the way.
-func (o *oracle) first(key string) (best *wish) {
+// first is who of those below a key is served first, of those who want the same pools; nil if there is
+// nobody, or each is held up by a key on the way.
+func (o *oracle) first(key, set string) (best *wish) {
+	at := place{key, set}
+	if w, ok := o.known[at]; ok {
+		return w
+	}
+	defer func() { o.known[at] = best }()
 	for _, w := range o.waiting {
-		if w.line[0] == key && (best == nil || compare(w, best) < 0) {
+		if w.line[0] == key && w.set == set && (best == nil || compare(w, best) < 0) {
 			best = w
 		}
 	}
 	of := ""
-	for name, w := range o.firsts(key) {
-		if !o.full(name, w) && (best == nil || o.compare(name, w, of, best) < 0) {
+	for name, w := range o.firsts(key, set) {
+		if best == nil || o.compare(name, o.holdsOf(name, set), w, of, o.holdsOf(of, set), best) < 0 {
 			of, best = name, w
 		}
 	}
 	return best
 }
 
-// firsts are the keys below one where somebody waits that no key below them holds up, each with the first.
-func (o *oracle) firsts(key string) map[string]*wish {
+// firsts are the keys in turn below one, each with its first.
+func (o *oracle) firsts(key, set string) map[string]*wish {
 	of := map[string]*wish{}
 	for _, w := range o.waiting {
-		if i := slices.Index(w.line, key); i > 0 && of[w.line[i-1]] == nil {
-			if first := o.first(w.line[i-1]); first != nil {
+		if i := slices.Index(w.line, key); i > 0 && w.set == set && of[w.line[i-1]] == nil {
+			if first := o.first(w.line[i-1], set); first != nil && !o.full(w.line[i-1], set) {
 				of[w.line[i-1]] = first
 			}
 		}
@@ -295,11 +472,32 @@ func (o *oracle) firsts(key string) map[string]*wish {
 	return of
 }
 
-// compare is the order of two keys below one, each with its first.
-func (o *oracle) compare(a string, of *wish, b string, than *wish) int {
-	x, y := o.seats[a], o.seats[b]
+// firstOf is the ticket of some sets that is served first below a key. A key without others below it serves its
+// callers in the order in which they came.
+func (o *oracle) firstOf(key string, open func(set string) bool) (best *wish) {
+	below := func(w *wish) string { return w.line[max(0, slices.Index(w.line, key)-1)] }
+	for _, set := range o.sets(key) {
+		w := o.first(key, set)
+		switch {
+		case w == nil || !open(set) || best == w:
+		case best == nil:
+			best = w
+		case key != everything && !o.above[key]:
+			if compare(w, best) < 0 {
+				best = w
+			}
+		case o.compare(below(w), o.holds(below(w)), w, below(best), o.holds(below(best)), best) < 0:
+			best = w
+		}
+	}
+	return best
+}
+
+// compare is the order of two keys below one. Each has its first ticket, and the weight that counts as held.
+func (o *oracle) compare(a string, holds int, of *wish, b string, held int, than *wish) int {
+	x, y := o.seats[place{a, of.set}], o.seats[place{b, than.set}]
 	return cmp.Or(
-		cmp.Compare(o.holds(a)*100/o.share(a), o.holds(b)*100/o.share(b)),
+		cmp.Compare(holds*100/o.share(a), held*100/o.share(b)),
 		cmp.Compare(x.base+o.cost(a, of), y.base+o.cost(b, than)),
 		cmp.Compare(x.seq, y.seq),
 	)
@@ -310,11 +508,22 @@ func compare(a, b *wish) int {
 	return cmp.Or(cmp.Compare(a.place, b.place), strings.Compare(a.id.String(), b.id.String()))
 }
 
-func (o *oracle) holds(key string) (weight int) {
+func (o *oracle) holds(key string) int { return o.holdsWith(key, "") }
+
+// holdsWith is what a key holds with some of a pool; "": of any, or none.
+func (o *oracle) holdsWith(key, pool string) (weight int) {
 	for _, w := range o.held {
-		if slices.Contains(w.line, key) {
+		if slices.Contains(w.line, key) && (pool == "" || w.takes[pool] > 0) {
 			weight += w.id.Weight
 		}
+	}
+	return weight
+}
+
+// holdsOf is what a key holds of those pools of a set of which it holds the most.
+func (o *oracle) holdsOf(key, set string) (weight int) {
+	for _, pool := range strings.Split(set, ",") {
+		weight = max(weight, o.holdsWith(key, pool))
 	}
 	return weight
 }
@@ -340,26 +549,54 @@ func (o *oracle) cost(key string, w *wish) int64 {
 	return max(1, int64(w.id.Weight*1000/o.share(key)))
 }
 
-// full reports whether a key holds up its first, and none below it does, as far as it was seen.
-func (o *oracle) full(key string, first *wish) bool {
+// full reports whether a key stands aside with those who want a set of pools, as far as it was seen. It does
+// if their first, or the first of all below it, lacks its weight there, and at no key below it.
+func (o *oracle) full(key, set string) (is bool) {
+	at := place{key, set}
+	if was, ok := o.stood[at]; ok {
+		return was
+	}
+	defer func() { o.stood[at] = is }()
+	first, by := o.first(key, set), o.seen[key]
+	if first == nil {
+		return false
+	}
+	lowest := slices.IndexFunc(first.line, func(name string) bool { return o.lacks(name, first, by) })
+	return o.heldUp(key, by) || o.holdsUp(key, first, by.caps) || by.kept[key] > 0 && lowest >= 0 && first.line[lowest] == key
+}
+
+// heldUp reports whether a key holds up the first of all below it.
+func (o *oracle) heldUp(key string, by sight) bool {
+	first := o.firstOf(key, func(string) bool { return true })
+	return first != nil && o.holdsUp(key, first, by.caps)
+}
+
+// holdsUp reports whether a key, and none below it, holds up somebody.
+func (o *oracle) holdsUp(key string, first *wish, caps engine.Caps) bool {
 	for _, below := range first.line[:slices.Index(first.line, key)] {
-		if first.id.Weight > o.capBy(below, o.seen[key])-o.holds(below) {
+		if first.id.Weight > o.capBy(below, caps)-o.holds(below) {
 			return false
 		}
 	}
-	return o.lacks(key, first, o.capBy(key, o.seen[key]))
+	return o.lacks(key, first, sight{caps: caps})
 }
 
 // lacks reports whether a key with a cap must give back something before its first may be served.
-func (o *oracle) lacks(key string, first *wish, most int) bool {
-	return first.id.Weight <= most && first.id.Weight > most-o.holds(key)
+func (o *oracle) lacks(key string, first *wish, by sight) bool {
+	most := o.capBy(key, by.caps)
+	return first.id.Weight <= most && first.id.Weight > most-o.holds(key)-by.kept[key]
 }
 
 func (o *oracle) fits(w *wish) bool {
-	return !o.paused && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key) })
+	return !o.paused && len(o.lackedPools(w)) == 0 && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key)-o.pass.kept[key] })
 }
 
 func (o *oracle) tooHeavy(w *wish) bool {
+	for name, n := range w.takes {
+		if n > o.pools[name] {
+			return true
+		}
+	}
 	return slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key) })
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 const (
@@ -43,6 +44,10 @@ type plan struct {
 	keys  []string // that callers share the semaphore under; none: it has no keys
 	caps  engine.Caps
 	rules int64 // mean time between two changes of the keys' rules
+
+	pools   engine.Pools   // how much there is of each; "": there are none
+	takes   []engine.Pools // what callers take of them
+	amounts int64          // mean time between two changes of the amounts
 
 	users                          int // of the JSON API; see user.go
 	userWeight                     int
@@ -82,7 +87,8 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	}
 	starts := drawHeadStarts(seed)
 	keys, caps := drawKeys(seed)
-	p := plan{seed: seed, enough: 8000, keys: keys, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	pools, takes, change := drawPools(seed)
+	p := plan{seed: seed, enough: 8000, keys: keys, pools: pools, takes: takes, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
@@ -151,6 +157,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	if len(p.keys) > 0 {
 		p.rules = pick(0, 0, lease/2, 3*lease)
 	}
+	p.amounts = change * lease / 2
 	rate := func() int { return int(maybe(3, pick(5, 30, 200))) }
 	p.loseCall, p.loseReply, p.loseNews = rate(), rate(), rate()
 	if p.users > 0 {
@@ -203,6 +210,35 @@ func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
 	return keys, engine.Caps{0, rng.IntN(4), rng.IntN(3)}
 }
 
+// drawPools draws the pools of a plan, in one of four seeds, and what callers take of them. Half of those plans change
+// the amounts if they have faults.
+func drawPools(seed uint64) (pools engine.Pools, takes []engine.Pools, change int64) {
+	rng := rand.New(rand.NewPCG(seed, 0x706f6f6c))
+	if rng.IntN(4) > 0 {
+		return "", nil, 0
+	}
+	all, names := map[string]int{}, []string{"db", "gpu", "licence"}[:1+rng.IntN(3)]
+	for _, name := range names {
+		all[name] = 1 + rng.IntN(4)
+	}
+	for range 1 + rng.IntN(4) {
+		some := map[string]int{}
+		for _, name := range names {
+			if rng.IntN(2) == 0 {
+				some[name] = 1 + rng.IntN(all[name])
+			}
+		}
+		takes = append(takes, newPools(some))
+	}
+	return newPools(all), takes, []int64{0, 0, 1, 6}[rng.IntN(4)]
+}
+
+// newPools is the text of amounts that are in their range.
+func newPools(amounts map[string]int) engine.Pools {
+	pools, _ := engine.NewPools(amounts, 0)
+	return pools
+}
+
 // drawPath draws a key of one to three names, mostly of more than one.
 func drawPath(rng *rand.Rand) string {
 	names := []string{string(rune('a' + rng.IntN(3)))}
@@ -217,13 +253,20 @@ func drawHeadStarts(seed uint64) bool {
 	return rand.New(rand.NewPCG(seed, 0x68656164)).IntN(8) == 0
 }
 
-// key draws whose permit somebody wants: the first key's more often than the others'.
+// key draws whose permit somebody wants, the first key's more often than the others', and what that takes of pools.
 func (w *world) key() string {
-	if len(w.keys) == 0 {
-		return ""
+	key := ""
+	if len(w.keys) > 0 {
+		key = w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
 	}
-	return w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
+	if len(w.takes) > 0 {
+		key = protocol.Counted(key, w.takes[w.rng.IntN(len(w.takes))])
+	}
+	return key
 }
+
+// lanes reports whether the semaphore has keys or pools, and so several queues.
+func (w *world) lanes() bool { return len(w.keys) > 0 || w.pools != "" }
 
 // ruled draws a key that gets a rule: that of a caller, or one above it.
 func (w *world) ruled() string {

@@ -108,7 +108,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.lostSubscriptions|p.failovers|p.rules == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.lostSubscriptions|p.failovers|p.rules|p.amounts == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -210,6 +210,15 @@ func (w *world) faults() {
 			}
 		}
 		s.operate(r)
+	})
+	w.every(w.amounts, func() {
+		some := map[string]int{}
+		for name := range w.pools.All() {
+			if w.chance(2) {
+				some[name] = w.rng.IntN(5)
+			}
+		}
+		s.operate(protocol.Request{Kind: protocol.SetLimit, Pools: newPools(some)})
 	})
 	w.every(w.stops, func() {
 		s.operate(protocol.Request{Kind: protocol.Pause})

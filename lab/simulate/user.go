@@ -97,7 +97,7 @@ func (u *user) ask() {
 	again := func() { u.breaks(attempt) }
 	u.reaches(n, func() {
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: attempt, p: n.names.Ask(n.clock(), p)}
@@ -172,7 +172,7 @@ func (u *user) told(attempt int, got bool, token, until, before int64) {
 		w.check.userDenied(u)
 		u.sure = w.now
 		u.asked++
-		if _, most := w.server.ledger.PathLoad(u.key); u.weight > most { // it could never be granted
+		if w.server.ledger.TooHeavy(u.key, u.weight) { // it could never be granted
 			u.came = 0
 			w.after(w.between(1, u.lease), u.come)
 			return
@@ -214,7 +214,7 @@ func (u *user) askForHeld(token int64) {
 			return
 		}
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: -1, p: n.names.Ask(n.clock(), p)}
@@ -248,7 +248,7 @@ func (n *node) renewFor(u *user, token int64) {
 		if _, ok := n.w.server.ledger.LeaseEnd(u.id()); !ok || n.w.server.down {
 			return
 		}
-		p = &client.Named{Wish: client.Wish{Terms: client.Terms{Limit: n.w.limit, Lease: micros(u.lease)}, ID: u.id()}}
+		p = &client.Named{Wish: client.Wish{Terms: client.Terms{Limit: n.w.limit, Pools: n.w.pools, Lease: micros(u.lease)}, ID: u.id()}}
 		p.Owner = p
 		n.names.Resume(n.clock(), p)
 		n.renewals = append(n.renewals, renewal{u: u, token: token, p: p})

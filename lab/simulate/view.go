@@ -2,20 +2,25 @@ package simulate
 
 import (
 	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // view is what a ledger has written at one moment. The view adds up the weights and sorts
 // the keys itself, as a judge of the ledger. It does not change.
 type view struct {
 	ledger.Snapshot
-	used    int       // the weight that is held
-	root    *tenant   // the semaphore: its cap is the limit
-	tenants []*tenant // the keys that hold, wait or have a rule, and those above them
+	used     int            // the weight that is held
+	taken    map[string]int // what is used of each pool
+	standing *pass          // the lanes aside, as the ledger says; nil: not looked at yet
+	root     *tenant        // the semaphore: its cap is the limit
+	tenants  []*tenant      // the keys that hold, wait or have a rule, and those above them
 }
 
 // tenant is one of the keys that share a semaphore, with all below it.
@@ -23,32 +28,89 @@ type tenant struct {
 	ledger.RecordedKey
 	up    *tenant // nil: it is the root
 	below []*tenant
-	most  int // how much weight it may hold
-	held  int
-	queue []*ledger.Recorded // of a leaf, by place
+	most  int            // how much weight it may hold
+	held  int            // weight
+	with  map[string]int // the weight of permits that have some of a pool, by pool
+	lanes []*lane        // by the names of the pools
+}
+
+// lane is what waits at a key, or below it, for the same pools.
+type lane struct {
+	*tenant
+	set       string             // the names of the pools
+	queue     []*ledger.Recorded // of a leaf, by place
+	base, seq int64
+	full      bool // the ledger says that it stands aside
+	epoch     int
 }
 
 // see is the view of a snapshot.
 func see(s ledger.Snapshot) *view {
-	v := &view{Snapshot: s, root: &tenant{RecordedKey: ledger.RecordedKey{Above: true, Time: s.Time}, most: s.Limit}}
+	v := &view{Snapshot: s, taken: map[string]int{}, root: &tenant{RecordedKey: ledger.RecordedKey{Above: true, Time: s.Time}, most: s.Limit}}
 	for _, k := range s.Keys {
-		v.tenant(k.Name).RecordedKey = k
+		t := v.tenant(k.Name)
+		if k.Set == "" {
+			t.RecordedKey = k
+		}
+		if k.Seq > 0 {
+			n := t.lane(k.Set)
+			n.base, n.seq, n.full, n.epoch = k.Base, k.Seq, k.Full, k.Epoch
+		}
 	}
 	for i := range s.Holders {
-		weight := s.Holders[i].ID.Weight
+		weight, takes := s.Holders[i].ID.Weight, takesOf(&s.Holders[i])
 		v.used += weight
+		for pool, n := range takes {
+			v.taken[pool] += n
+		}
 		for n := v.leaf(s.Holders[i].Key); n != nil; n = n.up {
 			n.held += weight
+			for pool := range takes {
+				if n.with == nil {
+					n.with = map[string]int{}
+				}
+				n.with[pool] += weight
+			}
 		}
 	}
 	for i := range s.Waiters {
+		_, takes := protocol.SplitCounted(s.Waiters[i].Key)
 		t := v.leaf(s.Waiters[i].Key)
-		t.queue = append(t.queue, &s.Waiters[i])
+		n := t.lane(takes.Names())
+		n.queue = append(n.queue, &s.Waiters[i])
+		for ; t != nil; t = t.up {
+			t.lane(takes.Names())
+		}
 	}
 	for _, t := range v.tenants {
 		t.most = v.capOf(t)
 	}
 	return v
+}
+
+// takesOf is what a permit or ticket takes of pools.
+func takesOf(r *ledger.Recorded) map[string]int {
+	_, takes := protocol.SplitCounted(r.Key)
+	return takes.Map()
+}
+
+// lane finds a key's lane of a set of pools, or makes it.
+func (t *tenant) lane(set string) *lane {
+	i, ok := slices.BinarySearchFunc(t.lanes, set, func(n *lane, set string) int { return strings.Compare(n.set, set) })
+	if !ok {
+		t.lanes = slices.Insert(t.lanes, i, &lane{tenant: t, set: set})
+	}
+	return t.lanes[i]
+}
+
+// of is a key's lane of a set of pools. Nobody waits in one that the view does not have.
+func (t *tenant) of(set string) *lane {
+	for _, n := range t.lanes {
+		if n.set == set {
+			return n
+		}
+	}
+	return &lane{tenant: t, set: set}
 }
 
 // find is a key that the view has; nil if it has none of this name.
@@ -76,8 +138,10 @@ func (v *view) tenant(name string) *tenant {
 	return t
 }
 
-// leaf is where callers of a key queue: beside the keys below it, if those hold or wait.
-func (v *view) leaf(key string) *tenant {
+// leaf is where callers of a key queue, which may say what they take of pools: beside the keys below it, if those
+// hold or wait.
+func (v *view) leaf(counted string) *tenant {
+	key, _ := protocol.SplitCounted(counted)
 	if t := v.tenant(key); !t.Above {
 		return t
 	}
@@ -104,8 +168,8 @@ func (v *view) capOf(t *tenant) int {
 	return engine.MaxLimit
 }
 
-// key is the key by which callers know a leaf.
-func (t *tenant) key() string { return strings.TrimSuffix(t.Name, engine.KeySeparator) }
+// counted is the key by which callers know a leaf, and what its first ticket takes.
+func (n *lane) counted() string { return n.queue[0].Key }
 
 // lacks reports whether a key must give back something before it may have a weight. A weight
 // beyond the cap is not held up by that: its ticket is dropped.
@@ -121,76 +185,212 @@ func (t *tenant) level(held int) int { return held * engine.DefaultShare / t.sha
 // the least.
 func (t *tenant) cost(weight int) int64 { return max(1, int64(weight)*1000/int64(t.shares())) }
 
-// tag is the virtual time after a weight that the key is served next.
-func (t *tenant) tag(weight int) int64 { return t.Base + t.cost(weight) }
+// name is that of a lane among all.
+func (n *lane) name() string { return n.set + "\x02" + n.Name }
 
-// standing is a key whose first ticket may be served.
-type standing struct {
-	*tenant
-	leaf *tenant // that has the ticket
-}
+// tag is the virtual time after a weight that the lane is served next.
+func (n *lane) tag(weight int) int64 { return n.base + n.cost(weight) }
 
-func (s standing) first() *ledger.Recorded { return s.leaf.queue[0] }
-
-// byTurn is the order of the keys below one.
-func byTurn(a, b standing) int {
-	return cmp.Or(cmp.Compare(a.level(a.held), b.level(b.held)), cmp.Compare(a.tag(a.first().ID.Weight), b.tag(b.first().ID.Weight)), cmp.Compare(a.Seq, b.Seq))
-}
-
-// next is the leaf below a key, or the key itself, that is served first; nil if there is none.
-// Of the keys below it those count that may.
-func (t *tenant) next(may func(standing) bool) *tenant {
-	if len(t.queue) > 0 {
-		return t
+// counts is what a lane's key holds with the pools of the lane: of that one of which it is the most.
+func (n *lane) counts() (weight int) {
+	if n.set == "" {
+		return n.held
 	}
-	var first standing
-	for _, k := range t.below {
-		s := standing{k, k.next(may)}
-		if s.leaf != nil && may(s) && (first.tenant == nil || byTurn(s, first) < 0) {
-			first = s
+	for pool := range strings.SplitSeq(n.set, ",") {
+		weight = max(weight, n.with[pool])
+	}
+	return weight
+}
+
+// pass is a ledger's search for the next ticket to serve. A ticket that lacks something keeps free all that its
+// caller wants.
+type pass struct {
+	v     *view
+	aside map[*lane]bool
+	kept  map[*tenant]int // weight
+	taken map[string]int  // of pools: used, or kept free
+	shut  map[string]bool // the pools that somebody lacks
+}
+
+// passing is a pass over the lanes, of which those stand aside that the ledger says so, or anew: that lack weight.
+func (v *view) passing(anew bool) *pass {
+	p := &pass{v: v, aside: map[*lane]bool{}, kept: map[*tenant]int{}, taken: maps.Clone(v.taken), shut: map[string]bool{}}
+	for _, t := range v.tenants {
+		for _, n := range t.lanes {
+			p.aside[n] = n.full && !anew
 		}
 	}
-	return first.leaf
+	for _, t := range v.tenants {
+		if anew && len(t.below) == 0 {
+			p.look(t)
+		}
+	}
+	return p
 }
 
-// notFull picks the keys that the ledger does not say to be full.
-func notFull(s standing) bool { return !s.Full }
+// look puts the lanes of a key aside, or back, and then those above it.
+func (p *pass) look(t *tenant) {
+	for ; t.up != nil; t = t.up {
+		for _, n := range t.lanes {
+			p.aside[n] = false
+		}
+		first := p.first(t, func(string) bool { return true })
+		all := first != nil && holdsUp(t, first)
+		for _, n := range t.lanes {
+			leaf := p.next(n)
+			p.aside[n] = leaf != nil && (all || holdsUp(t, leaf) || p.kept[t] > 0 && p.lacking(leaf) == t)
+		}
+	}
+}
 
-// hasRoom picks the keys that do not hold up their first ticket. One below may do so, and the ledger
-// has not looked yet.
-func hasRoom(s standing) bool {
-	weight := s.first().ID.Weight
-	for n := s.leaf; n != s.tenant; n = n.up {
+// next is the leaf of the ticket that is served first in a lane; nil if all stand aside.
+func (p *pass) next(n *lane) (leaf *lane) {
+	if len(n.queue) > 0 {
+		return n
+	}
+	var first *lane
+	for _, k := range n.below {
+		for _, other := range k.lanes {
+			if other.set != n.set || p.aside[other] {
+				continue
+			}
+			if l := p.next(other); l != nil && (first == nil || p.before(other, l, other.counts(), first, leaf, first.counts())) {
+				first, leaf = other, l
+			}
+		}
+	}
+	return leaf
+}
+
+// before reports whether a lane goes before another, each with the leaf of its first ticket and what it holds.
+func (p *pass) before(a *lane, of *lane, held int, b *lane, than *lane, holds int) bool {
+	return cmp.Or(cmp.Compare(a.level(held), b.level(holds)), cmp.Compare(a.tag(of.queue[0].ID.Weight), b.tag(than.queue[0].ID.Weight)), cmp.Compare(a.seq, b.seq)) < 0
+}
+
+// first is the leaf of the ticket of a key that is served first, of some sets; nil if there is none.
+func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
+	below := func(l *lane) *lane { // that leads to a leaf
+		n := l.tenant
+		for n != t && n.up != t {
+			n = n.up
+		}
+		return n.of(l.set)
+	}
+	for _, n := range t.lanes {
+		l := p.next(n)
+		switch {
+		case l == nil || !open(n.set):
+		case leaf == nil:
+			leaf = l
+		case l.tenant == t:
+			if a, b := l.queue[0], leaf.queue[0]; cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String())) < 0 {
+				leaf = l
+			}
+		case p.before(below(l), l, below(l).held, below(leaf), leaf, below(leaf).held):
+			leaf = l
+		}
+	}
+	return leaf
+}
+
+// holdsUp reports whether a key lacks the weight of a ticket, and none below it does. One below may, and the
+// ledger has not looked yet.
+func holdsUp(t *tenant, leaf *lane) bool {
+	weight := leaf.queue[0].ID.Weight
+	for n := leaf.tenant; n != t; n = n.up {
 		if weight > n.most-n.held {
-			return true
+			return false
 		}
 	}
-	return !s.lacks(weight)
+	return t.lacks(weight)
 }
 
-// inTurn is the leaf of the ticket that a key is served first; nil if the key is not in turn:
+// lacking is the lowest key of a ticket's path whose room, less the weight that is kept free, is too small; nil if
+// there is none.
+func (p *pass) lacking(leaf *lane) *tenant {
+	weight := leaf.queue[0].ID.Weight
+	for n := leaf.tenant; n.up != nil; n = n.up {
+		if weight <= n.most && weight > n.most-n.held-p.kept[n] {
+			return n
+		}
+	}
+	return nil
+}
+
+// ready is the leaf of the ticket that could be served or is to be dropped; nil if there is none. gone picks tickets that have
+// been dropped.
+func (p *pass) ready(gone func(engine.ID) bool) *lane {
+	for {
+		leaf := p.first(p.v.root, func(set string) bool {
+			return !slices.ContainsFunc(strings.Split(set, ","), func(pool string) bool { return p.shut[pool] })
+		})
+		if leaf == nil {
+			return nil
+		}
+		t := leaf.queue[0]
+		takes := takesOf(t)
+		if p.v.TooHeavy(t.Key, t.ID.Weight) {
+			return leaf
+		}
+		if k := p.lacking(leaf); k != nil {
+			if p.kept[k] == 0 {
+				return leaf
+			}
+			p.look(k)
+			continue
+		}
+		lacks := p.v.root.most-p.v.root.held-p.kept[p.v.root] < t.ID.Weight
+		shut := map[string]bool{}
+		for pool, n := range takes {
+			shut[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
+		}
+		if gone(t.ID) || !lacks && !slices.Contains(slices.Collect(maps.Values(shut)), true) {
+			return leaf
+		}
+		if lacks {
+			return nil
+		}
+		for pool, n := range takes {
+			p.shut[pool] = p.shut[pool] || shut[pool]
+			p.taken[pool] += n
+		}
+		for n := leaf.tenant; n != nil; n = n.up {
+			p.kept[n] += t.ID.Weight
+		}
+	}
+}
+
+// none is for ready: no ticket has been dropped.
+func none(engine.ID) bool { return false }
+
+// inTurn is the leaf of the ticket that a lane is served first; nil if the lane is not in turn:
 // nobody waits, or it is full, or all below it are.
-func (t *tenant) inTurn() *tenant {
-	if t.Full {
+func (v *view) inTurn(n *lane) *lane {
+	if n.full {
 		return nil
 	}
-	return t.next(notFull)
+	if v.standing == nil {
+		v.standing = v.passing(false)
+	}
+	return v.standing.next(n)
 }
 
-// Next is the ticket that gets the next free weight; ok is false if none could have it.
-func (v *view) Next() (id engine.ID, ok bool) {
-	t := v.root.inTurn()
-	if t == nil {
+// Ready is a ticket that nothing holds up; ok is false if there is none.
+func (v *view) Ready() (id engine.ID, ok bool) {
+	leaf := v.passing(false).ready(none)
+	if leaf == nil {
 		return engine.ID{}, false
 	}
-	return t.queue[0].ID, true
+	return leaf.queue[0].ID, true
 }
 
 // EachInTurn calls f for each leaf in turn, with its first ticket. A key above it may be full.
-func (v *view) EachInTurn(f func(leaf *tenant, first engine.ID)) {
+func (v *view) EachInTurn(f func(leaf *lane, first engine.ID)) {
 	for _, t := range v.tenants {
-		if len(t.queue) > 0 && !t.Full {
-			f(t, t.queue[0].ID)
+		for _, n := range t.lanes {
+			if len(n.queue) > 0 && !n.full {
+				f(n, n.queue[0].ID)
+			}
 		}
 	}
 }
@@ -198,7 +398,7 @@ func (v *view) EachInTurn(f func(leaf *tenant, first engine.ID)) {
 // Room reports whether no leaf is in turn.
 func (v *view) Room() bool {
 	room := true
-	v.EachInTurn(func(*tenant, engine.ID) { room = false })
+	v.EachInTurn(func(*lane, engine.ID) { room = false })
 	return room
 }
 
@@ -212,17 +412,30 @@ func (v *view) KeyLoad(name string) (held, most int) {
 
 // PathLoad is the least room on the path of a key, and the most weight that a caller of it may
 // have. The semaphore itself counts for the latter alone.
-func (v *view) PathLoad(key string) (room, most int) {
+func (v *view) PathLoad(counted string) (room, most int) {
 	room, most = engine.MaxLimit, v.Limit
-	for _, name := range path(key) {
+	for _, name := range path(counted) {
 		h, m := v.KeyLoad(name)
 		room, most = min(room, m-h), min(most, m)
 	}
 	return room, most
 }
 
-// path are the names of a key and of those above it, from the outermost.
-func path(key string) (names []string) {
+// TooHeavy reports whether a weight, or what goes with it of pools, is more than there may ever be.
+func (v *view) TooHeavy(counted string, weight int) bool {
+	_, most := v.PathLoad(counted)
+	_, takes := protocol.SplitCounted(counted)
+	for pool, n := range takes.All() {
+		if n > v.Pools.Of(pool) {
+			return true
+		}
+	}
+	return weight > most
+}
+
+// path are the names of a key and of those above it, from the outermost. It may say what is taken of pools.
+func path(counted string) (names []string) {
+	key, _ := protocol.SplitCounted(counted)
 	if key == "" {
 		return []string{""}
 	}
@@ -256,6 +469,12 @@ func (v *view) KeyOf(id engine.ID) string {
 		return r.Key
 	}
 	return ""
+}
+
+// setOf is which pools a permit or ticket takes some of.
+func (v *view) setOf(id engine.ID) string {
+	_, takes := protocol.SplitCounted(v.KeyOf(id))
+	return takes.Names()
 }
 
 // LeaseEnd is when the lease of a permit ends; ok is false if there is no such permit.

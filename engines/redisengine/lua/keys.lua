@@ -269,11 +269,11 @@ R.write_turn = function(s)
 end
 
 -- served moves a lane whose head was granted, and those above it, behind those that were not served.
-R.served = function(s, k)
+R.served = function(s, k, weight)
   local n = k
   while n do
     local t = n.of.up or s.keyed
-    t.time, t.changed = math.max(t.time, n.tag), true
+    t.time, t.changed = math.max(t.time, n.base + math.max(1, math.floor(weight * 1000 / R.shares(n.of)))), true
     if n.n > 0 then R.go_last(s, n) end
     n = n.up
   end

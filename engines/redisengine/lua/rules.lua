@@ -179,11 +179,9 @@ grant = function(s, up_to)
     local weight, slot = R.parse_id(id)
     local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or k.set and R.ticket(s, id) and R.scarce(s, (R.takes(s.key_of[id]))) > 0
     local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
-    if lacking and lacking.reserved > 0 then
-      s.reserving.moved[#s.reserving.moved + 1] = lacking
-      R.reposition(s, lacking)
-    elseif lacking and s.turns > 0 then -- its cap was reduced
-      s.turns = s.turns - 1
+    if lacking and (lacking.reserved > 0 or s.turns > 0) then -- its cap was reduced, or what it has left is reserved
+      if lacking.reserved == 0 then s.turns = s.turns - 1 end
+      if s.reserving then s.reserving.moved[#s.reserving.moved + 1] = lacking end
       R.reposition(s, lacking)
     else
       local ticket, _, _, insist = R.ticket(s, id)
@@ -213,7 +211,7 @@ grant = function(s, up_to)
         R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
       end
-      if granted and not s.only then R.served(s, k) else R.reposition(s, k.of) end
+      if granted and not s.only then R.served(s, k, weight) else R.reposition(s, k.of) end
       end
     end
   end

@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"sema/engine"
+	"sema/internal/protocol"
+)
+
+// bench is a ledger whose callers are all of one client.
+type bench struct {
+	Ledger
+	now int64
+}
+
+func (b *bench) step(r protocol.Request) (is protocol.Status, grants []uint64) {
+	b.now++
+	reply := b.Step(b.now, "c", engine.Client{}, protocol.Call{Number: uint64(b.now), Requests: []protocol.Request{r}})
+	for _, g := range reply.Notification.Grants {
+		grants = append(grants, g.ID.Number)
+	}
+	return reply.Answers[0].Status, grants
+}
+
+func (b *bench) ask(number uint64, key string, takes engine.Pools, weight int) protocol.Status {
+	is, _ := b.step(protocol.Request{
+		Kind: protocol.Ask, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Key: protocol.Counted(key, takes),
+		Limit: 20, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+	})
+	return is
+}
+
+// While weight of a key is kept free for a ticket, another key beside it is served. It is the cost of that one's
+// ticket that counts for the key above both, not the cost of the first ticket when nothing is kept free.
+func TestAKeyPaysForTheTicketThatWasServed(t *testing.T) {
+	b := &bench{}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "gpu=1"})
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01k", Cap: 2})
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Share: 1000})
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "q", Share: 1000})
+	if is := b.ask(1, "x", "gpu=1", 1); is != protocol.Granted {
+		t.Fatal(is)
+	}
+	b.step(protocol.Request{Kind: protocol.Pause})
+	b.ask(2, "p\x01k", "gpu=1", 1) // keeps a weight of 1 free
+	b.ask(3, "p\x01k", "", 2)      // and so lacks 1
+	b.ask(4, "p\x01m", "", 3)
+	b.ask(5, "q", "", 5)
+	b.ask(6, "p\x01m", "", 2)
+	if _, grants := b.step(protocol.Request{Kind: protocol.Unpause}); !slices.Equal(grants, []uint64{4, 5, 6}) {
+		t.Errorf("granted %v", grants)
+	}
+}
+
+// A ticket above the cap of its key is dropped, whatever the key above that lacks.
+func TestATicketAboveItsCapIsDroppedBelowAFullKey(t *testing.T) {
+	b := &bench{}
+	b.ask(1, "p\x01k", "", 3)
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Cap: 4})
+	b.ask(2, "p\x01k", "", 2)
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01k", Cap: 1})
+	if b.Waits(engine.ID{Client: "c", Number: 2, Weight: 2}) {
+		t.Error("it waits")
+	}
+}
+
+// While weight of a key is kept free, the step looks at a key below it whose cap has become smaller. When nothing
+// is kept free any more, the lanes of the upper key are back in turn.
+func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
+	b := &bench{}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "gpu=1"})
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Cap: 4})
+	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01z", Cap: 4})
+	b.ask(1, "p\x01k", "", 1)
+	b.ask(2, "p\x01z", "gpu=1", 1)
+	b.step(protocol.Request{Kind: protocol.Pause})
+	b.ask(3, "p\x01m", "gpu=1", 1) // keeps 1 of p free
+	b.ask(4, "p\x01k", "", 2)
+	b.ask(5, "p\x01z", "", 2)
+	b.step(protocol.Request{Kind: protocol.SetLimit, Caps: engine.Caps{0, 2}}) // less is left of k than 4 wants
+	b.step(protocol.Request{Kind: protocol.Unpause})
+	for _, n := range b.keys.aside {
+		if first := n.first(); !b.lacks(n.key, first.id.Weight, 0) {
+			t.Errorf("lane %q stands aside, and its key holds %d of %d", n.name(), n.key.held, b.capOf(n.key))
+		}
+	}
+}
