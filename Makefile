@@ -169,7 +169,7 @@ bound:
 	go -C lab test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./shares -worlds 100
 
 # What tenants wait for and hold, by shares and otherwise, and docs/shares.md of that.
-# Sixteen minutes. The words are in lab/shares/run/shares.md.tmpl: make shares SHARES=-draw.
+# Half an hour. The words are in lab/shares/run/shares.md.tmpl: make shares SHARES=-draw.
 shares:
 	./scripts/test-tools.sh
 	$(call lab,shares/run) $(SHARES)

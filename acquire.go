@@ -50,7 +50,7 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // cap. A key at its cap holds up nobody but those below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
-// 1 … 255 bytes of UTF-8 without control characters, with a byte between names; Acquire fails with an
+// 1 … 255 bytes of UTF-8 without control characters, with a byte between names. Acquire fails with an
 // *ArgumentError on another one. Operators see keys: hash what is a secret, such as an API key. Take keys from
 // authentication and not from the caller's own words: a caller that makes up many keys gets as
 // many shares. For() is no key. Default: no key. Cost: on Redis a step takes the server longer, a
@@ -65,21 +65,21 @@ func For(path ...string) AcquireOption {
 // The first that waits for a pool keeps free for itself all that it wants, so that one that wants much is not passed for
 // ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
 // 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
-// pool. Default: no pool. Cost: as of For; while some wait for pools, a step looks at each set of
-// pools that is waited for, of which there may be 16: another one fails with a *BusyError.
+// pool. Default: no pool. Cost: as of For; and a step looks at each set of pools that is waited for, of which there
+// may be 16: another one fails with a *BusyError.
 func Take(pool string, n int) AcquireOption {
 	return AcquireOption{kind: takeOption, n: int64(n), text: pool}
 }
 
 // Label is shown to operators beside the permit or the wait: "job 7". At most 255 bytes of
-// printable UTF-8; Acquire fails with an *ArgumentError on another one. The label of a permit stays
+// printable UTF-8. Acquire fails with an *ArgumentError on another one. The label of a permit stays
 // as it was at its acquisition. Permits pass within a process, see Options.Keep, between callers of the
 // same label only. Two callers of a process that the engine serves in the other order, because a
 // message was late, may be shown under each other's labels. Cost: on Redis an acquisition with a label
 // takes the server about as long as one that waits. Default: Options.Label.
 func Label(text string) AcquireOption { return AcquireOption{kind: labelOption, text: text} }
 
-// WaitAtMost bounds the wait, beside the context, and in Do leaves the work alone: Acquire fails with
+// WaitAtMost bounds the wait, beside the context, and in Do leaves the work alone. Acquire fails with
 // ErrBusy after d, or with ErrEngine if the engine has failed until then. With a d of 0 or less
 // it does not wait, as TryAcquire.
 // Default: the context bounds the wait. Cost: none.
@@ -96,7 +96,7 @@ func AnswerWithin(d time.Duration) AcquireOption {
 }
 
 // HeadStart counts as time that the caller has waited already, for its place among those of its
-// key: priority that starves nobody. State shows it as waited. 0 … 24 h; Acquire fails with an
+// key: priority that starves nobody. State shows it as waited. 0 … 24 h. Acquire fails with an
 // *ArgumentError on another one. Default: 0. Cost: those that it goes before wait longer.
 func HeadStart(d time.Duration) AcquireOption {
 	return AcquireOption{kind: headStartOption, n: int64(d)}

@@ -21,6 +21,7 @@ type Engine = protocol.Engine
 //	Holders []engine.Holder
 //	Waiters []engine.Waiter // in the order they will be served; with keys, key by key
 //	Auto    *engine.Auto // a controller found the limit, within the last minute; nil: none did
+//	Pools   []engine.PoolState // by name; see Options.Pools
 //	Caps    Caps         // the most weight that a key without a rule may hold
 //	Keys    []engine.KeyState // of a semaphore with keys: those in turn, those at their cap, the others
 //	Waiting() int        // callers that wait: with tickets, and behind them in their processes

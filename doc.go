@@ -33,8 +33,8 @@
 //
 // Every error of a call is exactly one of these: [ErrBusy] (nothing free in time: try later),
 // [ErrEngine] (the engine is away: fail, or go on without a limit), [ErrClosed] (the program is
-// shutting down), [*WeightError] (more than the limit), or [*ArgumentError], [*LimitError] and
-// [*NestedError] (a mistake). Compare with errors.Is and errors.As: errors name their semaphore.
+// shutting down), [*WeightError] (more than the limit), or [*ArgumentError], [*LimitError],
+// [*NestedError] and [ErrNoPool] (a mistake). Compare with errors.Is and errors.As: errors name their semaphore.
 //
 // # Limits
 //

@@ -77,6 +77,42 @@ func ExampleFor_path() {
 	// initech/alice holds 1 of 1
 }
 
+// Several limits at once: a simulation takes a licence, a GPU and a connection, all of them in one step or none. A test
+// that wants a connection alone goes on while the next simulation waits for the licence.
+func ExampleTake() {
+	ctx := context.Background()
+	sem, err := sema.New(memengine.New(), "ci", 100, &sema.Options{Pools: "db=3,gpu=2,licence=1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	simulation := []sema.AcquireOption{sema.Take("db", 1), sema.Take("gpu", 1), sema.Take("licence", 1)}
+
+	first, err := sem.Acquire(ctx, simulation...)
+	fmt.Println("a simulation:", err)
+	_, err = sem.TryAcquire(ctx, simulation...)
+	fmt.Println("another one:", err)
+	test, err := sem.TryAcquire(ctx, sema.Take("db", 1))
+	fmt.Println("a test:", err)
+	state, _ := sem.State(ctx)
+	for _, pool := range state.Pools {
+		fmt.Println(pool.Pool, pool.Used, "of", pool.Limit)
+	}
+	_, err = sem.Acquire(ctx, sema.Take("gpu", 3))
+	fmt.Println(err)
+	fmt.Println(test.Release(), first.Release())
+	// Output:
+	// a simulation: <nil>
+	// another one: sema: no permit available: "ci"
+	// a test: <nil>
+	// db 2 of 3
+	// gpu 1 of 2
+	// licence 1 of 1
+	// sema: 3 of pool "gpu" is above the 2 that "ci" has
+	// <nil> <nil>
+}
+
 // keyOf is what operators see of an API key. The pepper is the program's own secret, the
 // same in all processes.
 func keyOf(pepper []byte, apiKey string) string {

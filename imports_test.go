@@ -41,6 +41,7 @@ var importRules = []struct {
 	{"sema/outage", []string{"sema/internal/gate"}, "a policy is a value"},
 	{"sema/semahttp", []string{"sema", "sema/each", "sema/engine", "sema/internal/gate", "sema/internal/hooks", "sema/internal/once", "sema/outage"}, "it limits requests by any engine, and so needs none"},
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engines/memengine", "sema/engines/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
+	{"sema/examples/ci", []string{"sema", "sema/engine", "sema/engines/memengine", "sema/engines/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/outage", "sema/semahttp", "sema/engines/memengine", "sema/engines/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
 	{"sema/examples/internal/failing", []string{"sema", "sema/engine", "sema/internal/protocol"}, "it stands between a semaphore and its engine"},
 	{"sema/examples/llm", []string{"sema", "sema/examples/internal/failing", "sema/outage", "sema/semahttp", "sema/engine", "sema/engines/memengine"}, "examples use what their readers can use"},

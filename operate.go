@@ -3,6 +3,7 @@ package sema
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"sema/engine"
 	"sema/internal/protocol"
@@ -187,6 +188,8 @@ func (o *Operator) do(ctx context.Context, op string, r protocol.Request) error 
 		return err
 	case status == protocol.InUse:
 		return named(ErrInUse, o.s.name)
+	case status == protocol.TooMany:
+		return &ArgumentError{What: "pools", Value: string(r.Pools), Want: fmt.Sprintf("at most %d pools with those there are", engine.MaxPools)}
 	case status == protocol.Gone && r.ID.Client != "":
 		return noPermit(o.s.name, r.ID)
 	case status == protocol.Gone:

@@ -64,16 +64,15 @@ type Options struct {
 	// Default LimitNewest. Cost: none.
 	OnConflict LimitPolicy
 
-	// Caps are the most weight that each key may hold that has no cap of its own, see
-	// For: {2} is "two per tenant, twenty in all", and {20, 4} is 20 per organisation and 4 per user
-	// of one. They are stored with the limit, and OnConflict goes for all: each 0 … MaxLimit, and 0
-	// is no cap. Acquisitions without a key have no such cap.
+	// Caps are the most weight that each key without a cap of its own may hold, see For: {20, 4} is 20 per
+	// organisation and 4 per user of one. Each 0 … MaxLimit, and 0 is no cap. They are stored with the
+	// limit, and OnConflict goes for all. Acquisitions without a key have no such cap.
 	// Default: none, the limit alone. Cost: as of For.
 	Caps engine.Caps
 
-	// Pools are further limits beside this one, of which acquisitions take some with Take: "gpu=8,licence=4". At most 16
-	// pools, each with a name of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of
-	// 1 … MaxLimit; engine.NewPools makes the text of a map. They are stored with the limit, and OnConflict goes for all.
+	// Pools are further limits, of which acquisitions take some with Take: "gpu=8,licence=4". At most 16, each with a name
+	// of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of 1 … MaxLimit. engine.NewPools makes
+	// the text of a map. They are stored with the limit, and OnConflict goes for all.
 	// Default: none. Cost: as of Take.
 	Pools engine.Pools
 
@@ -102,8 +101,8 @@ type Options struct {
 	Detached bool
 
 	// Patient lets a wait last through an engine that is away, for as long as the
-	// wait's context lasts: one that has a place in the queue, and one that the
-	// engine has not answered yet. Observer.RenewFailed tells of each attempt. A place
+	// wait's context lasts. That is so with a place in the queue, and before the
+	// engine's first answer. Observer.RenewFailed tells of each attempt. A place
 	// goes by how long its caller has waited, so an engine that comes back knows it again.
 	// Default: a wait fails once the engine has been away for a lease, and for three
 	// seconds if it has no place yet. TryAcquire and what the engine refuses for good
@@ -121,9 +120,8 @@ type Options struct {
 	// within that time takes it without asking the engine, which makes it some
 	// hundred times as fast. Cost: Release returns before the engine knows;
 	// other clients see the weight as held for that time, or until they ask for it; and a
-	// process that ends without Close leaves the permit to its lease, as a crashed
-	// holder does. So: for long-lived processes, and a few milliseconds are
-	// enough. 0 … a sixth of the lease. Default: 0, Release gives back at once.
+	// process that ends without Close leaves the permit to its lease. So: for
+	// long-lived processes, and a few milliseconds are enough. 0 … a sixth of the lease. Default: 0, Release gives back at once.
 	// With NoRenewal, MaxHold or Detached it has to be 0.
 	Keep time.Duration
 

@@ -98,6 +98,24 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	same(t, "places without keys", cells(page, "waiters", "Place"), "1")
 }
 
+// Pools are facts of a semaphore, what a permit takes of them is beside its weight, and nothing speaks of keys.
+func TestAPageShowsPools(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin})
+	s.asked("x", 3, 0, "")
+	o, err := sema.Operate(s.engine, "x")
+	expect.OK(t, err)
+	expect.OK(t, o.Set(t.Context(), sema.Rule{Pools: "gpu=4,licence=1"}))
+	expect.OK(t, o.Close())
+	s.asked("x", 3, 0, protocol.Counted("", "gpu=2,licence=1"), protocol.Counted("", "gpu=3"), protocol.Counted("", "gpu=1"), protocol.Counted("", "licence=1"))
+	page := s.get(200, "/semaphore?name=x")
+	has(t, page, `<dt>Pool <bdi>gpu</bdi></dt><dd><span class="use">2 of 4<svg`, "</span> 2 waiting</dd>", `<dt>Pool <bdi>licence</bdi></dt><dd><span class="use">1 of 1<svg`, "</span> 1 waiting</dd>")
+	same(t, "taken", cells(page, "holders", "Weight"), "1", "1gpu 2licence 1")
+	same(t, "wanted", cells(page, "waiters", "Weight"), "1gpu 3", "1gpu 1", "1licence 1")
+	same(t, "places", cells(page, "waiters", "Place"), "1", "2", "1")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of gpu wanted, 2 of 4 free", "behind 1 other for gpu; gpu: 2 free, reserved for a caller, who wants 3", "1 of licence wanted, 0 of 1 free")
+	hasNot(t, page, `class="keyed"`, "data-key=\"=", `value="-"`)
+}
+
 // Keys of several names are rows of a tree, with links about the whole key; a key's own callers have none.
 func TestAPageShowsKeysBelowKeys(t *testing.T) {
 	const org, user = "01890a5d-ac96-774b-bcce-b302099a8057", "7c9e6679-7425-40de-944b-e07fc1f90ae7"

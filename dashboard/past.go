@@ -311,16 +311,23 @@ func changeText(c access.Record) string {
 	text := ""
 	switch c.What {
 	case "limit":
-		if c.Limit == 0 && c.Caps != nil { // the limit stays as it is
-			text = "sets " + capsOf(c.Caps)
+		var with []string
+		if c.Caps != nil {
+			with = append(with, capsOf(c.Caps))
+		}
+		if c.Pools != "" {
+			with = append(with, "pools "+string(c.Pools))
+		}
+		if c.Limit == 0 && len(with) > 0 { // the limit stays as it is
+			text = "sets " + strings.Join(with, " and ")
 			break
 		}
 		text = fmt.Sprintf("the limit is %d", c.Limit)
 		if c.Who != "" {
 			text = fmt.Sprintf("sets the limit to %d", c.Limit)
 		}
-		if c.Caps != nil {
-			text += ", with " + capsOf(c.Caps)
+		if len(with) > 0 {
+			text += ", with " + strings.Join(with, " and ")
 		}
 	case "set-key":
 		var to []string

@@ -136,7 +136,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	for i, waiter := range window(st.Waiters, q.pages[waiters], rows) {
 		before := view.Before(st, (q.pages[waiters]-1)*rows+i)
 		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
-		row.Why = view.Why(st, waiter.Key, waiter.Weight, before)
+		row.Why = view.Why(st, waiter.Key, waiter.Takes, waiter.Weight, before)
 		row.Brief = briefWhy(row.Why, waiter.Key)
 		v.Waiters = append(v.Waiters, row)
 	}

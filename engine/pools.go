@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -114,4 +115,21 @@ func (p Pools) Map() map[string]int {
 		return nil
 	}
 	return maps.Collect(p.All())
+}
+
+// MarshalJSON implements json.Marshaler: an object with the amounts by name.
+func (p Pools) MarshalJSON() ([]byte, error) {
+	if p == "" {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(p.Map())
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Amounts may be 0, see NewPools.
+func (p *Pools) UnmarshalJSON(text []byte) (err error) {
+	var amounts map[string]int
+	if err = json.Unmarshal(text, &amounts); err == nil {
+		*p, err = NewPools(amounts, 0)
+	}
+	return err
 }

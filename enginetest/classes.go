@@ -120,7 +120,7 @@ func mistakable(ctx context.Context, err error) string {
 	var classes []string
 	for name, class := range map[string]error{
 		"ErrBusy": sema.ErrBusy, "ErrEngine": sema.ErrEngine, "ErrClosed": sema.ErrClosed, "ErrNotFound": sema.ErrNotFound,
-		 "ErrInUse": sema.ErrInUse, "ErrNoPool": sema.ErrNoPool, "ErrLost": sema.ErrLost, "ErrReleased": sema.ErrReleased,
+		"ErrInUse": sema.ErrInUse, "ErrNoPool": sema.ErrNoPool, "ErrLost": sema.ErrLost, "ErrReleased": sema.ErrReleased,
 	} {
 		if errors.Is(err, class) {
 			classes = append(classes, name)

@@ -281,7 +281,15 @@ var poolTests = []test{
 			}
 		}
 		e.bad("pools of a key", e.operator().Set(e.ctx(), sema.Rule{Pools: "gpu=1"}, "acme"), "pools")
+		var many []string
+		for i := range engine.MaxPools {
+			many = append(many, fmt.Sprintf("p%d=1", i))
+		}
 		e.release(e.acquire(s, 1, sema.For(strings.Repeat("k", 249)), sema.Take("gpu", 1))) // 255 bytes with what it takes
+		e.bad("a pool more than there may be", e.operator().Set(e.ctx(), sema.Rule{Limit: 4, Pools: engine.Pools(strings.Join(many, ","))}), "pools")
+		if st := e.state(s); st.Limit != 3 || len(st.Pools) != 1 {
+			e.Errorf("%+v", st)
+		}
 	}},
 	{name: "many callers of many pools keep each of them", run: func(e *env) {
 		bounds := map[string]int{"": 7, "db": 4, "gpu": 2, "licence": 1}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,8 @@ type WatchOptions struct {
 // Watch has the figures of all semaphores of an engine, as a Watcher sees them. It is safe
 // for concurrent use. As a [Source] it has sema.limit, sema.leases.active, sema.queue.size,
 // sema.queue.oldest, sema.leases.reclaimed and sema.engine.up. For a semaphore with keys it
-// also has sema.keys.in_turn and sema.keys.full, by level. No key is ever a label. The first scrape
+// also has sema.keys.in_turn and sema.keys.full, by level. No key is ever a label. For one with pools it has
+// sema.pool.limit, sema.pool.used and sema.pool.waiting, by pool: of a group the first 16 by name, and none of "_other". The first scrape
 // may find sema.engine.up alone, when the Watcher needs longer than five seconds for its
 // first look at everything. While the engine does not answer, the gauges but for
 // sema.engine.up are left out: nobody knows them.
@@ -133,6 +135,12 @@ func (x *Watch) Families(ctx context.Context) []figures.Family {
 			if s.Auto != nil {
 				add(figures.LimitBad, float64(s.Auto.Bad)/1000)
 			}
+			for _, p := range s.Pools[:min(len(s.Pools), engine.MaxPools)] {
+				labels := append(slices.Clone(name), figures.Label{Name: figures.LabelPool, Value: p.Pool})
+				for metric, n := range map[string]int{figures.PoolLimit: p.Limit, figures.PoolUsed: p.Used, figures.PoolWaiting: p.Waiting} {
+					all[metric] = append(all[metric], figures.Series{Labels: labels, Value: float64(n)})
+				}
+			}
 		}
 		add(figures.LeasesActive, float64(s.Used))
 		add(figures.QueueSize, float64(s.Waiting))
@@ -165,11 +173,28 @@ func sum(a, b watch.Summary) watch.Summary {
 		a.InTurn[i] += b.InTurn[i]
 		a.Full[i] += b.Full[i]
 	}
+	a.Pools = sumPools(a.Pools, b.Pools)
 	a.Oldest = max(a.Oldest, b.Oldest)
 	if a.Auto == nil {
 		a.Auto = b.Auto
 	}
 	return a
+}
+
+// sumPools adds up pools of the same name. Both lists are sorted by name, and stay as they are.
+func sumPools(a, b []engine.PoolState) (list []engine.PoolState) {
+	for len(a) > 0 && len(b) > 0 {
+		switch c := strings.Compare(a[0].Pool, b[0].Pool); {
+		case c < 0:
+			list, a = append(list, a[0]), a[1:]
+		case c > 0:
+			list, b = append(list, b[0]), b[1:]
+		default:
+			list = append(list, engine.PoolState{Pool: a[0].Pool, Limit: a[0].Limit + b[0].Limit, Used: a[0].Used + b[0].Used, Waiting: a[0].Waiting + b[0].Waiting})
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(append(list, a...), b...)
 }
 
 // ended is how many leases ended, by label. Labels that have no place any more are

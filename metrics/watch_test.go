@@ -197,6 +197,65 @@ func TestWatchCountsKeysByLevel(t *testing.T) {
 	})
 }
 
+// Pools are gauges by name, at most sixteen of each label. Pools of the same name are added up in a group.
+func TestWatchHasPools(t *testing.T) {
+	group := func(name string) string { return strings.TrimRight(name, "0123456789") }
+	watched(t, &metrics.WatchOptions{Names: 2, Group: group}, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		many := map[string]int{}
+		for i := range engine.MaxPools {
+			many[fmt.Sprintf("pool%02d", i)] = 1
+		}
+		sixteen, err := engine.NewPools(many, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, pools := range map[string]engine.Pools{"job1": "db=3,gpu=2", "job2": "gpu=5,tpu=1", "many1": sixteen, "many2": "a=1,pool00=2,zoo=1", "plain": "gpu=1"} {
+			s := semaphore(t, e, name, 9, sema.Options{Pools: pools})
+			defer func() { _ = s.Close() }()
+			var takes []sema.AcquireOption
+			if strings.HasPrefix(name, "job") {
+				takes = []sema.AcquireOption{sema.Take("gpu", 2)}
+			}
+			p, err := s.Acquire(t.Context(), takes...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = p.Release() }()
+			if name != "job1" {
+				continue
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = s.Acquire(ctx, sema.Take("gpu", 1))
+			}()
+			defer func() { cancel(); <-ended }()
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute) // virtual
+		got := text(t, x)
+		wants(t, got, map[string]string{
+			`sema_pool_limit{sema_name="job",pool="db"}`:      "3",
+			`sema_pool_limit{sema_name="job",pool="gpu"}`:     "7",
+			`sema_pool_limit{sema_name="job",pool="tpu"}`:     "1",
+			`sema_pool_used{sema_name="job",pool="db"}`:       "0",
+			`sema_pool_used{sema_name="job",pool="gpu"}`:      "4",
+			`sema_pool_waiting{sema_name="job",pool="gpu"}`:   "1",
+			`sema_pool_limit{sema_name="many",pool="a"}`:      "1",
+			`sema_pool_limit{sema_name="many",pool="pool00"}`: "3",
+		})
+		if n := strings.Count(got, `sema_pool_limit{sema_name="many"`); n != engine.MaxPools {
+			t.Errorf("%d pools in\n%s", n, got)
+		}
+		for _, none := range []string{"sema_keys", `pool="zoo"`, `pool="",`, `sema_name="_other",pool`, `sema_name="plain",pool`} {
+			if strings.Contains(got, none) {
+				t.Errorf("%q in\n%s", none, got)
+			}
+		}
+	})
+}
+
 // What a controller that finds the limit says is a gauge, while it says it.
 func TestWatchHasWhatWentBadly(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {

@@ -102,6 +102,29 @@ var stories = []struct {
 		at: 20 * time.Minute, raises: map[string]string{"SemaIdleRoom": "llm"},
 	},
 	{
+		story: "some wait for a pool that has nothing left, and others for nobody knows what",
+		series: `
+  sema_limit{sema_name="llm"} 5x60
+  sema_leases_active{sema_name="llm"} 2x60
+  sema_queue_size{sema_name="llm"} 0 3x40 0 3x20
+  sema_pool_limit{sema_name="llm",pool="gpu"} 2x60
+  sema_pool_used{sema_name="llm",pool="gpu"} 2x60
+  sema_pool_waiting{sema_name="llm",pool="gpu"} 3x60
+  sema_pool_limit{sema_name="llm",pool="db"} 2x60
+  sema_pool_used{sema_name="llm",pool="db"} 1x60
+  sema_pool_waiting{sema_name="llm",pool="db"} 0x60
+  sema_limit{sema_name="jobs"} 5x60
+  sema_leases_active{sema_name="jobs"} 2x60
+  sema_queue_size{sema_name="jobs"} 0 3x40 0 3x20
+  sema_pool_limit{sema_name="jobs",pool="gpu"} 2x60
+  sema_pool_used{sema_name="jobs",pool="gpu"} 1x60
+  sema_pool_waiting{sema_name="jobs",pool="gpu"} 3x60
+  sema_pool_limit{sema_name="jobs",pool="db"} 2x60
+  sema_pool_used{sema_name="jobs",pool="db"} 2x60
+  sema_pool_waiting{sema_name="jobs",pool="db"} 0x60`,
+		at: 20 * time.Minute, raises: map[string]string{"SemaIdleRoom": "jobs"},
+	},
+	{
 		story: "the limit was lowered",
 		series: `
   sema_limit{sema_name="llm"} 5x5 3x60
@@ -187,7 +210,7 @@ func known(t *testing.T, where, text string) {
 	}
 	there := map[string]bool{}
 	for _, name := range []string{
-		figures.LeasesActive, figures.Limit, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.EngineUp,
+		figures.LeasesActive, figures.Limit, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting, figures.LeasesReclaimed, figures.EngineUp,
 		figures.AcquireWait, figures.LeaseDuration, figures.Acquires, figures.LeasesLost,
 	} {
 		f := figures.Of(name, nil)
@@ -210,7 +233,7 @@ func known(t *testing.T, where, text string) {
 				t.Errorf("%s: sema has no metric %q", where, s.Name)
 			}
 			for _, m := range s.LabelMatchers {
-				if !slices.Contains([]string{model.MetricNameLabel, "sema_name", "result", "reason", "level"}, m.Name) {
+				if !slices.Contains([]string{model.MetricNameLabel, "sema_name", "result", "reason", "level", "pool"}, m.Name) {
 					t.Errorf("%s: sema has no label %q", where, m.Name)
 				}
 			}

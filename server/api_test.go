@@ -597,7 +597,7 @@ func TestKeys(t *testing.T) {
 		show := string(h.want(200, "GET", x, ``).body)
 		for _, want := range []string{
 			`"caps":[1]`, `{"key":"a/b c","held":0,"waiting":0,"oldest_seconds":0,"cap":3,"share":300,"ruled":true,"full":false,"before":0,"why":""}`,
-			`"key":"acme","held":2,`, `"key":"beta","weight":1`,
+			`"key":"acme","held":2,`, `"key":"beta","takes":{},"weight":1`,
 		} {
 			if !strings.Contains(show, want) {
 				t.Errorf("no %s in %s", want, show)
@@ -702,6 +702,103 @@ func TestKeysOfTwoNames(t *testing.T) {
 	})
 }
 
+// Permits take some of pools beside the limit, all of it at once. Operators change pools and end them.
+func TestPools(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const x = "/v1/semaphores/x"
+		wish := func(more string) string { return `{"limit":9,"pools":{"licence":2,"gpu":2.0}` + more + `}` }
+		has := func(a answer, want ...string) {
+			t.Helper()
+			for _, text := range want {
+				if !strings.Contains(string(a.body), text) {
+					t.Errorf("no %s in %s", text, a.body)
+				}
+			}
+		}
+		const both = `,"take":{"licence":1,"gpu":2},"key":["acme","alice"]`
+		has(h.want(200, "PUT", x+"/permits/1", wish(both)), `"key":["acme","alice"],"takes":{"gpu":2,"licence":1}`)
+		h.want(200, "PUT", x+"/permits/1", wish(both))
+		has(h.want(409, "PUT", x+"/permits/1", wish(`,"take":{"gpu":1},"key":["acme","alice"]`)), `"type":"urn:sema:another"`, `pools \"gpu=2,licence=1\"`)
+		has(h.want(200, "PUT", x+"/permits/2", wish(``)), `"key":"","takes":{}`)
+		has(h.want(200, "POST", x+"/permits/1/renew", ``), `"takes":{"gpu":2,"licence":1}`)
+		has(h.want(429, "PUT", x+"/permits/3", wish(`,"take":{"gpu":1}`)), `"type":"urn:sema:unavailable"`)
+		has(h.want(200, "PUT", x+"/permits/4", wish(`,"take":{"licence":1}`)), `"takes":{"licence":1}`)
+		got := make(chan answer)
+		go func() { got <- h.want(200, "PUT", x+"/permits/3", wish(`,"take":{"gpu":1},"wait_seconds":600`)) }()
+		h.settle()
+		show := h.want(200, "GET", x, ``)
+		has(show, `"pools":[{"pool":"gpu","limit":2,"used":2,"waiting":1},{"pool":"licence","limit":2,"used":2,"waiting":0}]`,
+			`"key":["acme","alice"],"takes":{"gpu":2,"licence":1}`, `"takes":{},`, `"position":1,"permit":"`, `"takes":{"gpu":1}`)
+		has(h.want(200, "GET", "/v1/find?of=acme", ``), `"takes":{"gpu":2,"licence":1}`)
+
+		for _, c := range []struct {
+			take, says string
+			status     int
+		}{
+			{`{"licence":1,"gpu":3}`, `3 of pool \"gpu\" is above the 2 that there are`, 409}, {`{"licence":1,"gpu":3}`, `"at":{"pool":"gpu","limit":2}`, 409},
+			{`{"gpu":1,"gpus":1}`, `"at":{"pool":"gpus"}`, 404}, {`{"gpu":1,"gpus":1}`, `"detail":"\"x\" has no pool \"gpus\""`, 404},
+		} {
+			a := h.want(c.status, "PUT", x+"/permits/never", wish(`,"wait_seconds":60,"take":`+c.take))
+			has(a, c.says, `"type":"urn:sema:`+map[int]string{404: "no-pool", 409: "too-heavy"}[c.status]+`"`, `"notExecuted":true`)
+		}
+		h.want(204, "PUT", x+"/limit", `{"limit":9,"pools":{"gpu":4,"new":1}}`)
+		has(<-got, `"takes":{"gpu":1}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":9,"pools":{"gpu":1,"licence":0}}`)
+		has(h.want(200, "GET", x, ``), `"pools":[{"pool":"gpu","limit":1,"used":3,"waiting":0},{"pool":"licence","limit":0,"used":2,"waiting":0},{"pool":"new","limit":1,"used":0,"waiting":0}]`)
+		has(h.want(404, "PUT", x+"/permits/5", wish(`,"take":{"licence":1}`)), `"at":{"pool":"licence"}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":9,"pools":{}}`)
+		var more []string
+		for i := range engine.MaxPools {
+			more = append(more, fmt.Sprintf(`"p%d":1`, i))
+		}
+		has(h.want(400, "PUT", x+"/limit", `{"limit":7,"pools":{`+strings.Join(more, ",")+`}}`), `"type":"urn:sema:argument"`, "at most 16 pools")
+		has(h.want(200, "GET", x, ``), `"limit":9`)
+		for _, want := range []string{
+			`"what":"limit","name":"x","limit":9,"pools":{"gpu":4,"new":1},"result":"done"`, `"pools":{"gpu":1,"licence":0},"result":"done"`,
+			`"what":"limit","name":"x","limit":9,"result":"done"`, `"result":"pools \"p0=1,p1=1`,
+		} {
+			if !strings.Contains(h.audit.String(), want) {
+				t.Errorf("no %s in %s", want, h.audit)
+			}
+		}
+	})
+}
+
+// While callers wait for 16 combinations of pools, those of another one are told to come back.
+func TestTooManySetsOfPools(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const x = "/v1/semaphores/x"
+		names := []string{"a", "b", "c", "d", "e"}
+		wish := func(set int) string {
+			var take []string
+			for i, name := range names {
+				if set&(1<<i) != 0 {
+					take = append(take, fmt.Sprintf("%q:1", name))
+				}
+			}
+			return `{"limit":1,"wait_seconds":600,"pools":{"a":1,"b":1,"c":1,"d":1,"e":1},"take":{` + strings.Join(take, ",") + `}}`
+		}
+		h.want(200, "PUT", x+"/permits/gate", wish(0))
+		var all sync.WaitGroup
+		for set := 1; set <= engine.MaxPools; set++ {
+			all.Go(func() {
+				id := fmt.Sprint(x, "/permits/", set)
+				h.want(200, "PUT", id, wish(set))
+				h.want(204, "DELETE", id, ``)
+			})
+		}
+		h.settle()
+		a := h.want(429, "PUT", x+"/permits/17", wish(17))
+		if a.field("type") != "urn:sema:too-many-sets" || a.header.Get("Retry-After") != "1" || a.field("notExecuted") != true {
+			t.Errorf("%v %s", a.header, a.body)
+		}
+		h.want(429, "POST", x+"/hold", wish(18))
+		h.want(204, "DELETE", x+"/permits/gate", ``)
+		all.Wait()
+		h.want(200, "PUT", x+"/permits/17", wish(17))
+	})
+}
+
 // The path of a rule has a segment for each name of its key.
 func TestRulesOfKeysOfSeveralNames(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
@@ -719,7 +816,7 @@ func TestRulesOfKeysOfSeveralNames(t *testing.T) {
 		h.want(204, "DELETE", x+"/keys/acme/alice/gpt", ``)
 		h.want(204, "DELETE", x+"/keys/acme/a%2Fb%20c", ``)
 		h.want(204, "PUT", x+"/limit", `{"limit":20,"caps":[7]}`)
-		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[7],"keys":[]`) {
+		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[7],"pools":[],"keys":[]`) {
 			t.Errorf("%s", show.body)
 		}
 		long := strings.Repeat("n", 127)

@@ -72,7 +72,7 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		}
 		switch q.Kind {
 		case protocol.SetLimit:
-			a.Limit = q.Limit
+			a.Limit, a.Pools = q.Limit, q.Pools
 			for i, n := range q.Caps {
 				if n != 0 {
 					a.Caps = append(a.Caps, make([]*int, i+1-len(a.Caps))...)
@@ -115,6 +115,8 @@ func resultOf(reply protocol.Reply, i int, err error) string {
 		return "gone"
 	case protocol.InUse:
 		return "in-use"
+	case protocol.TooMany:
+		return "too many pools"
 	}
 	return "done"
 }

@@ -14,21 +14,22 @@ import (
 
 // eventJSON is an event of a semaphore. It omits fields that do not apply to its kind.
 type eventJSON struct {
-	Time   time.Time  `json:"time"`
-	Name   string     `json:"name,omitempty"`
-	Permit string     `json:"permit,omitempty"`
-	Key    engine.Key `json:"key,omitempty"`
-	Weight int        `json:"weight,omitempty"`
-	Token  int64      `json:"token,omitempty"`
-	Waited float64    `json:"waited_seconds,omitempty"`
-	Held   float64    `json:"held_seconds,omitempty"`
-	Limit  int        `json:"limit,omitempty"`
-	Pinned bool       `json:"pinned,omitempty"`
-	Host   string     `json:"host,omitempty"`
-	PID    int        `json:"pid,omitempty"`
-	Label  string     `json:"label,omitempty"`
-	Caller string     `json:"caller,omitempty"`
-	Missed int        `json:"missed,omitempty"`
+	Time   time.Time    `json:"time"`
+	Name   string       `json:"name,omitempty"`
+	Permit string       `json:"permit,omitempty"`
+	Key    engine.Key   `json:"key,omitempty"`
+	Takes  engine.Pools `json:"takes,omitempty"`
+	Weight int          `json:"weight,omitempty"`
+	Token  int64        `json:"token,omitempty"`
+	Waited float64      `json:"waited_seconds,omitempty"`
+	Held   float64      `json:"held_seconds,omitempty"`
+	Limit  int          `json:"limit,omitempty"`
+	Pinned bool         `json:"pinned,omitempty"`
+	Host   string       `json:"host,omitempty"`
+	PID    int          `json:"pid,omitempty"`
+	Label  string       `json:"label,omitempty"`
+	Caller string       `json:"caller,omitempty"`
+	Missed int          `json:"missed,omitempty"`
 }
 
 // events sends events as server-sent events until the client disconnects. A client that
@@ -100,7 +101,7 @@ func (s *Server) filter(r *http.Request, who *access.Who) (watch.Filter, error) 
 // eventText encodes an event. The JSON has no line breaks.
 func (s *Server) eventText(e watch.Event) ([]byte, error) {
 	text, err := json.Marshal(eventJSON{
-		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Key: e.Key, Weight: e.Weight, Token: e.Token,
+		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Key: e.Key, Takes: e.Takes, Weight: e.Weight, Token: e.Token,
 		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
 		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Caller: e.Client.Caller, Missed: e.Missed,
 	})

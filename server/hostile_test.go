@@ -111,6 +111,18 @@ func TestWrongCalls(t *testing.T) {
 			call(400, request(protocol.Request{Kind: protocol.SetLimit, Caps: caps, Limit: 1}), wire.ContentType)
 		}
 		call(400, request(protocol.Request{Kind: protocol.SetKey, Cap: 1}), wire.ContentType)
+		for _, takes := range []string{"", "gpu", "gpu=0", "gpu=-1", "gpu=01", "gpu=1,", "b=1,a=1", "gpu=1,gpu=1", "=1", "g u=1", "gpu=1\x02gpu=1", "gpu=2147483648", strings.Repeat("a=1,", 1000) + "b=1", strings.Repeat("n", 33) + "=1"} {
+			call(400, request(protocol.Request{Kind: protocol.Ask, Key: "acme\x02" + takes, Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
+			call(400, request(protocol.Request{Kind: protocol.SetKey, Key: "acme\x02" + takes, Cap: 1}), wire.ContentType)
+			if takes != "" {
+				call(400, request(protocol.Request{Kind: protocol.Ask, Pools: engine.Pools(takes), Limit: 1, Lease: time.Second}), wire.ContentType)
+			}
+			if takes != "" && takes != "gpu=0" {
+				call(400, request(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(takes), Limit: 1}), wire.ContentType)
+			}
+		}
+		call(400, request(protocol.Request{Kind: protocol.Ask, Key: strings.Repeat("k", 250) + "\x02gpu=1", Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
+		call(400, request(protocol.Request{Kind: protocol.SetKey, Key: "acme\x02gpu=1", Cap: 1}), wire.ContentType)
 		call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
 		many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
 		call(400, wire.AppendStep(nil, many), wire.ContentType)
@@ -131,12 +143,18 @@ func TestWrongCalls(t *testing.T) {
 func TestRulesByGoClientsAreAudited(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const client = "http.local.a.1"
+		var pools []string
+		for i := range engine.MaxPools {
+			pools = append(pools, string('a'+rune(i))+"=1")
+		}
 		for i, q := range []protocol.Request{
 			{Kind: protocol.SetLimit, Limit: 9, Pin: true},
 			{Kind: protocol.SetLimit, Caps: engine.Caps{3}, Pin: true},
 			{Kind: protocol.SetLimit, Caps: engine.Caps{0, -1, 5}, Pin: true},
 			{Kind: protocol.SetKey, Key: "acme\x01alice", Cap: 2},
 			{Kind: protocol.UnsetKey, Key: "acme"},
+			{Kind: protocol.SetLimit, Pools: "gpu=6,old=0", Pin: true},
+			{Kind: protocol.SetLimit, Pools: engine.Pools(strings.Join(pools, ",")), Pin: true},
 		} {
 			q.ID = engine.ID{Client: client}
 			step := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{q}}})
@@ -144,11 +162,12 @@ func TestRulesByGoClientsAreAudited(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) {
+		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) || len(st.Pools) != 1 || st.Pools[0] != (engine.PoolState{Pool: "gpu", Limit: 6}) {
 			t.Errorf("%+v", st)
 		}
 		for _, want := range []string{
 			`"limit":9,"result":"done"`, `"caps":[3],"result":"done"`, `"caps":[null,0,5],"result":"done"`, `"key":["acme","alice"],"cap":2,"result":"done"`, `"key":"acme","result":"done"`,
+			`"pools":{"gpu":6,"old":0},"result":"done"`, `"p":1},"result":"too many pools"`,
 		} {
 			if !strings.Contains(h.audit.String(), want) {
 				t.Errorf("no %s in %s", want, h.audit)
@@ -204,6 +223,43 @@ func TestWrongKeysAndCaps(t *testing.T) {
 			`"caps":[]`, `"caps":[0,0,0]`, `"caps":[2147483647, 1.0, 1e0]`,
 		} {
 			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right/permits/%d", i), `{"limit":100,`+fields+`}`)
+		}
+	})
+}
+
+func TestWrongPools(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		var many []string
+		for i := range engine.MaxPools + 1 {
+			many = append(many, fmt.Sprintf(`"p%d":1`, i))
+		}
+		wrong := []string{
+			`null`, `1`, `"gpu=1"`, `true`, `[]`, `["gpu"]`, `{"gpu":null}`, `{"gpu":"1"}`, `{"gpu":1.5}`, `{"gpu":-1}`, `{"gpu":[1]}`, `{"gpu":{}}`, `{"gpu":2147483648}`, `{"gpu":1e300}`,
+			`{"gpu":99999999999999999999}`, `{"gpu":1,"gpu":1}`, `{"":1}`, `{"g u":1}`, `{"a=1,b":1}`, `{"ü":1}`, `{"a\u0001":1}`, `{"a\u0002":1}`, `{"` + strings.Repeat("n", 33) + `":1}`,
+			`{` + strings.Join(many, ",") + `}`, `{"` + strings.Repeat("n", 60_000) + `":1}`, `{"gpu":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, "{\"\xff\":1}",
+		}
+		for _, value := range wrong {
+			for _, name := range []string{"pools", "take"} {
+				h.want(400, "PUT", acquireX, `{"limit":1,"`+name+`":`+value+`}`)
+				h.want(400, "POST", "/v1/semaphores/x/hold", `{"limit":1,"`+name+`":`+value+`}`)
+				h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":1,"`+name+`":`+value+`}`)
+			}
+		}
+		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":0}}`)
+		h.want(400, "PUT", acquireX, `{"limit":1,"take":{"gpu":0}}`)
+		h.want(400, "PUT", acquireX, `{"limit":1,"key":"`+strings.Repeat("k", 250)+`","take":{"gpu":1}}`)
+		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":1},"pools":{"gpu":1}}`)
+		h.want(404, "PUT", acquireX, `{"limit":1,"take":{"gpu":1}}`)
+		h.want(413, "PUT", acquireX, `{"limit":1,"take":{"`+strings.Repeat("n", 70_000)+`":1}}`)
+		if st := h.state("x"); st.Used != 0 || len(st.Pools) != 0 {
+			t.Errorf("%+v", st)
+		}
+		long := strings.Repeat("n", 32)
+		for i, fields := range []string{
+			`"pools":{}`, `"take":{}`, `"pools":{"` + long + `":2147483647,"A.b-c_9":1e0},"take":{"` + long + `":2147483647}`,
+			`"pools":{"gpu":9},"take":{"gpu":1},"key":"` + strings.Repeat("k", 249) + `"`, `"pools":{` + strings.Join(many[1:], ",") + `},"take":{` + strings.Join(many[1:], ",") + `}`,
+		} {
+			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right%d/permits/a", i), `{"limit":100,`+fields+`}`)
 		}
 	})
 }

@@ -115,7 +115,7 @@ func maybeExecuted(err error) error {
 // merge adds a step's reply to all, except for its answers.
 func merge(all *protocol.Reply, one protocol.Reply) {
 	all.Unreachable = all.Unreachable || one.Unreachable
-	all.Limit, all.Caps, all.Room = one.Limit, one.Caps, one.Room
+	all.Limit, all.Caps, all.Pools, all.Room = one.Limit, one.Caps, one.Pools, one.Room
 	all.Leave, all.Recalled = one.Leave, all.Recalled || one.Recalled
 	if one.Recheck > 0 { // the latest step knows all leases
 		all.Recheck = one.Recheck

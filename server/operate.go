@@ -116,6 +116,7 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 	q := struct {
 		Limit *whole  `json:"limit"`
 		Caps  []whole `json:"caps"`
+		Pools amounts `json:"pools"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
@@ -124,8 +125,12 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 	if err != nil {
 		return err
 	}
-	a := access.Record{What: "limit", Limit: limit}
-	rule := sema.Rule{Limit: limit}
+	pools, err := engine.NewPools(q.Pools, 0)
+	if err != nil {
+		return err
+	}
+	a := access.Record{What: "limit", Limit: limit, Pools: pools}
+	rule := sema.Rule{Limit: limit, Pools: pools}
 	if q.Caps != nil { // all of them: one that the list leaves out ends
 		caps, err := capsOf(q.Caps)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 	"sema/internal/rights"
 	"sema/internal/wire"
 )
@@ -57,6 +58,7 @@ func (x *semaphore) permit(number uint64) *permit {
 // The reasons for an ask or a permit to end.
 var (
 	errNone    = problem(http.StatusTooManyRequests, "unavailable", "no permit was free, or none in time").after(time.Second)
+	errSets    = problem(http.StatusTooManyRequests, "too-many-sets", "callers wait for %d other combinations of pools", engine.MaxPools).after(time.Second)
 	errPaused  = problem(http.StatusLocked, "paused", "an operator has paused the semaphore: nobody is granted a permit").after(5 * time.Second)
 	errRevoked = problem(http.StatusGone, "revoked", "an operator has revoked the permit")
 	errGone    = problem(http.StatusGone, "gone", "there is no such permit: it was never granted, was given back, or its lease has ended")
@@ -72,22 +74,35 @@ func tooHeavy(weight, bound int, key engine.Key) error {
 	return p
 }
 
+// tooMuch says that there is less of a pool than an ask takes, or no such pool. at counts the pools that it takes, from 1 on.
+func tooMuch(name string, takes engine.Pools, at, limit int) error {
+	pool := strings.Split(takes.Names(), ",")[at-1]
+	p := problem(http.StatusConflict, "too-heavy", "%d of pool %q is above the %d that there are: it could never be granted", takes.Of(pool), pool, limit)
+	if limit == 0 {
+		p = problem(http.StatusNotFound, "no-pool", "%q has no pool %q", name, pool)
+	}
+	p.At = &wire.At{Pool: pool, Limit: limit}
+	return p
+}
+
 // permitJSON is the answer with a permit.
 type permitJSON struct {
-	Name   string     `json:"name"`
-	ID     string     `json:"id"`
-	Permit string     `json:"permit"`
-	Weight int        `json:"weight"`
-	Key    engine.Key `json:"key"`
-	Token  int64      `json:"token"`
-	Slot   *int       `json:"slot"`
-	Lease  float64    `json:"lease_seconds"`
+	Name   string       `json:"name"`
+	ID     string       `json:"id"`
+	Permit string       `json:"permit"`
+	Weight int          `json:"weight"`
+	Key    engine.Key   `json:"key"`
+	Takes  engine.Pools `json:"takes"`
+	Token  int64        `json:"token"`
+	Slot   *int         `json:"slot"`
+	Lease  float64      `json:"lease_seconds"`
 }
 
 // describe makes the answer with a held permit. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
+	key, takes := protocol.SplitCounted(p.Wish.Key)
 	j := permitJSON{
-		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: engine.Key(p.Wish.Key), Token: p.Token(),
+		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: engine.Key(key), Takes: takes, Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
 	if slot := p.Slot(); slot >= 0 {
@@ -178,7 +193,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	}
 	wish := client.Wish{
 		Terms: terms,
-		Key:   string(key),
+		Key:   key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: terms.Lease},
 		Wait:  q.Wait > 0,
@@ -210,7 +225,8 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
 		l.Unlock()
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(old.Wish.Key).String())
+		key, takes := protocol.SplitCounted(old.Wish.Key)
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q, pools %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(key).String(), string(takes))
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)

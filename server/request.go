@@ -19,6 +19,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 	"sema/internal/rights"
 )
 
@@ -36,6 +37,8 @@ type acquireRequest struct {
 
 	Key       names   `json:"key"`
 	Caps      []whole `json:"caps"`
+	Pools     amounts `json:"pools"`
+	Take      amounts `json:"take"`
 	HeadStart seconds `json:"head_start_seconds"`
 }
 
@@ -70,6 +73,23 @@ func (n *whole) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// amounts are those of pools in JSON, by name.
+type amounts map[string]int
+
+// UnmarshalJSON implements json.Unmarshaler. It checks only that they are whole numbers: see engine.NewPools.
+func (a *amounts) UnmarshalJSON(text []byte) error {
+	fields, err := fieldsOf(text)
+	*a = amounts{}
+	for name, value := range fields {
+		var n whole
+		if err = n.UnmarshalJSON(value); err != nil {
+			break
+		}
+		(*a)[name] = int(n)
+	}
+	return err
+}
+
 // seconds is a duration in JSON: a number that may have a fraction.
 type seconds float64
 
@@ -81,13 +101,16 @@ const (
 	maxHeadStart = 24 * time.Hour
 )
 
-// check refuses values out of range, and returns the terms and the key.
-func (q *acquireRequest) check() (terms client.Terms, key engine.Key, err error) {
-	var lease, limit, caps, name error
+// check refuses values out of range, and returns the terms and what the permit counts for, see protocol.Counted.
+func (q *acquireRequest) check() (terms client.Terms, counted string, err error) {
+	var lease, limit, caps, pools error
 	terms.Lease, lease = leaseOf(q.Lease, defaultLease)
 	terms.Limit, limit = limitOf(q.Limit)
 	terms.Caps, caps = capsOf(q.Caps)
-	key, name = engine.NewKey(q.Key...)
+	terms.Pools, pools = engine.NewPools(q.Pools, 1)
+	key, name := engine.NewKey(q.Key...)
+	takes, taken := engine.NewPools(q.Take, 1)
+	counted = protocol.Counted(string(key), takes)
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
 		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
@@ -96,7 +119,7 @@ func (q *acquireRequest) check() (terms client.Terms, key engine.Key, err error)
 	case q.HeadStart < 0 || float64(q.HeadStart) > maxHeadStart.Seconds():
 		err = &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
 	}
-	return terms, key, cmp.Or(lease, limit, caps, err, name, engine.ValidateText("label", q.Label, engine.MaxLabel))
+	return terms, counted, cmp.Or(lease, limit, caps, pools, err, name, taken, protocol.ValidateCounted(counted), engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
 
 // capsOf are the caps of a body. Those that it leaves out are 0.
@@ -164,12 +187,9 @@ func strict(text []byte) error {
 	if !utf8.Valid(text) {
 		return errors.New("want UTF-8")
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if fields == nil {
-		return errors.New("want an object")
+	fields, err := fieldsOf(text)
+	if err != nil {
+		return err
 	}
 	for name, value := range fields {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
@@ -179,6 +199,17 @@ func strict(text []byte) error {
 			return fmt.Errorf("the field %q is null: leave it out", shorten(name))
 		}
 	}
+	return nil
+}
+
+// fieldsOf are the fields of an object, none of which occurs twice.
+func fieldsOf(text []byte) (fields map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if fields == nil {
+		return nil, errors.New("want an object")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	_, _ = d.Token() // the brace: the text is valid
 	for range fields {
@@ -186,9 +217,9 @@ func strict(text []byte) error {
 		_ = d.Decode(new(json.RawMessage))
 	}
 	if d.More() {
-		return errors.New("a field occurs twice")
+		return nil, errors.New("a field occurs twice")
 	}
-	return nil
+	return fields, nil
 }
 
 // unreadable is the problem of a body that cannot be read.

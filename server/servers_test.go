@@ -300,3 +300,42 @@ func TestOneIDWithAnotherKeyAtAnotherServer(t *testing.T) {
 		}
 	})
 }
+
+// Two servers share pools. Of a permit that another server granted, a server knows the key and what it takes.
+func TestPoolsAtTwoServers(t *testing.T) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
+		u, _ := open()
+		v, _ := open()
+		const x, gpu = "/v1/semaphores/x", `{"limit":9,"pools":{"db":3,"gpu":1},"take":{"gpu":1},"key":"acme","wait_seconds":600}`
+		u.want(200, "PUT", x+"/permits/a", gpu)
+		v.want(429, "PUT", x+"/permits/b", strings.Replace(gpu, "600", "0", 1))
+		if a := v.want(200, "POST", x+"/permits/a/renew", ``); !strings.Contains(string(a.body), `"key":"acme","takes":{"gpu":1}`) {
+			t.Errorf("%s", a.body)
+		}
+		v.want(200, "PUT", x+"/permits/a", gpu) // the same permit
+		answered := make(chan answer, 1)
+		go func() {
+			a, _ := v.try(context.Background(), "PUT", x+"/permits/b", gpu)
+			answered <- a
+		}()
+		v.waiting("x", 1)
+		u.want(200, "PUT", x+"/permits/c", `{"limit":9,"take":{"db":3}}`)
+		v.want(204, "DELETE", x+"/permits/a", ``)
+		if a := <-answered; a.status != 200 || !strings.Contains(string(a.body), `"takes":{"gpu":1}`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		go func() {
+			a, _ := u.try(context.Background(), "PUT", x+"/permits/d", strings.Replace(gpu, `"take":{"gpu":1}`, `"take":{"db":1,"gpu":1}`, 1))
+			answered <- a
+		}()
+		u.waiting("x", 1)
+		u.want(204, "POST", x+"/pause", ``) // the engine drops no ticket meanwhile
+		v.want(204, "PUT", x+"/limit", `{"limit":9,"pools":{"gpu":0}}`)
+		if a := v.want(409, "PUT", x+"/permits/d", `{"limit":9,"take":{"db":1},"key":"acme","wait_seconds":600}`); a.field("type") != "urn:sema:another" {
+			t.Errorf("%s", a.body)
+		}
+		if a := <-answered; a.status != 404 || !strings.Contains(string(a.body), `"at":{"pool":"gpu"}`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}

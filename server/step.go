@@ -160,7 +160,7 @@ func checkClient(c *engine.Client) error {
 	return nil
 }
 
-// checkKey checks a request's key, the key's rule and the caps of all keys.
+// checkKey checks a request's key, the key's rule, the caps of all keys and the pools.
 func checkKey(q *protocol.Request) error {
 	switch {
 	case q.Key == "" && (q.Kind == protocol.SetKey || q.Kind == protocol.UnsetKey):
@@ -176,7 +176,14 @@ func checkKey(q *protocol.Request) error {
 			caps[i] = 0
 		}
 	}
-	return cmp.Or(caps.Validate(), engine.Key(q.Key).Validate())
+	key, least := engine.Key(q.Key).Validate(), 1
+	switch q.Kind {
+	case protocol.Ask:
+		key = protocol.ValidateCounted(q.Key)
+	case protocol.SetLimit:
+		least = 0 // ends a pool
+	}
+	return cmp.Or(caps.Validate(), key, q.Pools.Validate(least))
 }
 
 const (

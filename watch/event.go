@@ -55,8 +55,9 @@ type Event struct {
 	Kind string
 
 	// Of permits and tickets.
-	Permit string     // its id, the same from queued to released
-	Key    engine.Key // the key of a semaphore with keys; "": none
+	Permit string       // its id, the same from queued to released
+	Key    engine.Key   // the key of a semaphore with keys; "": none
+	Takes  engine.Pools // of pools
 	Client engine.Client
 	Weight int
 	Token  int64         // of a permit
@@ -108,7 +109,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 		if here[h.ID] {
 			continue
 		}
-		e := Event{Kind: kindReleased, Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
+		e := Event{Kind: kindReleased, Permit: h.ID, Key: h.Key, Takes: h.Takes, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
 		if h.Left <= between {
 			e.Kind = kindEnded
 		}
@@ -116,11 +117,11 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	}
 	for _, w := range old.Waiters {
 		if !here[w.ID] {
-			add(Event{Kind: kindLeft, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
+			add(Event{Kind: kindLeft, Permit: w.ID, Key: w.Key, Takes: w.Takes, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
 		}
 	}
 	for _, h := range now.Holders {
-		e := Event{Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token}
+		e := Event{Permit: h.ID, Key: h.Key, Takes: h.Takes, Client: h.Client, Weight: h.Weight, Token: h.Token}
 		before := held[h.ID]
 		if before == nil {
 			e.Kind, e.Held = kindGranted, h.Age
@@ -139,7 +140,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	}
 	for _, w := range now.Waiters {
 		if waited[w.ID] == nil && held[w.ID] == nil {
-			add(Event{Kind: kindQueued, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight})
+			add(Event{Kind: kindQueued, Permit: w.ID, Key: w.Key, Takes: w.Takes, Client: w.Client, Weight: w.Weight})
 		}
 	}
 	if now.Limit == 0 && old.Limit != 0 {

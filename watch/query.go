@@ -29,6 +29,8 @@ type Summary struct {
 	Auto    *engine.Auto  // the last report of the controller that sets the limit; nil: there is none
 	Looked  time.Time     // the time of the look
 	Err     error         // the error of the last look; the other fields are from the last successful one, if Looked is not zero
+
+	Pools []engine.PoolState // by name; not to be changed
 }
 
 // Levels count keys by how many names they have: first those of one name. The callers without a
@@ -39,9 +41,12 @@ type Levels [engine.MaxDepth]int
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto, Pools: st.Pools,
 	}
 	for _, k := range st.Keys {
+		if k.Key == "" && len(st.Keys) == 1 && st.Caps == (engine.Caps{}) {
+			break // it has pools, and no keys
+		}
 		level := k.Key.Level() - 1
 		s.Keys[level]++
 		switch {

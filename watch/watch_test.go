@@ -206,19 +206,19 @@ func TestALifeIsHeard(t *testing.T) {
 	})
 }
 
-// Events have the key, and a summary has the numbers of waiting keys.
+// Events have the key and what is taken of pools, and a summary has the numbers of waiting keys.
 func TestKeysAreTold(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		h := listen(t, w, watch.Filter{Name: "x"})
-		s := semaphore(t, e, "x", 3, &sema.Options{Caps: sema.Caps{2}})
-		p := ignore(s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2)))
-		if got := h.want("limit", "granted"); got.Key != "acme" {
+		s := semaphore(t, e, "x", 3, &sema.Options{Caps: sema.Caps{2}, Pools: "gpu=1"})
+		p := ignore(s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2), sema.Take("gpu", 1)))
+		if got := h.want("limit", "granted"); got.Key != "acme" || got.Takes != "gpu=1" {
 			t.Errorf("%+v", got)
 		}
 		done := make(chan *sema.Permit, 3)
 		wait := func(key string, n int) {
 			go func() { done <- ignore(s.Acquire(context.Background(), sema.For(key), sema.Weight(n))) }()
-			if got := h.want("queued"); got.Key != engine.Key(key) {
+			if got := h.want("queued"); got.Key != engine.Key(key) || got.Takes != "" {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -229,7 +229,7 @@ func TestKeysAreTold(t *testing.T) {
 			t.Errorf("%+v, %v", list, err)
 		}
 		expect.OK(t, p.Release())
-		if got := h.want("released"); got.Key != "acme" {
+		if got := h.want("released"); got.Key != "acme" || got.Takes != "gpu=1" {
 			t.Errorf("%+v", got)
 		}
 		for range 2 {

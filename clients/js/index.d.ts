@@ -45,6 +45,8 @@ export interface SemaphoreOptions {
    * stored with the limit. 0, and the default []: as much as is free.
    */
   caps?: readonly number[]
+  /** Further limits beside this one, of which AcquireOptions.take takes some, as in { gpu: 8 }; stored with the limit. Default: none. */
+  pools?: Readonly<Record<string, number>>
 }
 
 export interface AcquireOptions {
@@ -64,6 +66,8 @@ export interface AcquireOptions {
    * within a key the caller that came first. Take keys from authentication: a caller that makes up keys gets a share for each.
    */
   key?: string | readonly string[]
+  /** How much of pools it takes, as in { gpu: 1 }, all at once with its weight. Default: none. */
+  take?: Readonly<Record<string, number>>
   /** Seconds, 0 … 86400, that this caller counts as having come earlier, within its key. Default 0. */
   headStart?: number
 }
@@ -75,6 +79,7 @@ export class Semaphore {
   readonly limit: number
   readonly lease: number
   readonly caps: readonly number[]
+  readonly pools?: Readonly<Record<string, number>>
   /**
    * Waits for a permit, first come, first served. It is renewed until it is released:
    *

@@ -53,8 +53,8 @@ export class Client {
     Object.assign(this, { patience, poll })
   }
 
-  semaphore(name, { limit, lease = 30, caps = [] }) {
-    return new Semaphore(this, name, limit, lease, caps)
+  semaphore(name, { limit, lease = 30, caps = [], pools }) {
+    return new Semaphore(this, name, limit, lease, caps, pools)
   }
 
   /** The answer to a request, or undefined where there is none in time. */
@@ -82,16 +82,17 @@ export class Client {
 export class Semaphore {
   #client
 
-  constructor(client, name, limit, lease, caps) {
+  constructor(client, name, limit, lease, caps, pools) {
     this.#client = client
-    Object.assign(this, { name, limit, lease, caps })
+    Object.assign(this, { name, limit, lease, caps, pools })
   }
 
-  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", headStart = 0 } = {}) {
+  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", take, headStart = 0 } = {}) {
     signal?.throwIfAborted()
     const wish = {
       limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
-      ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), ...(headStart && { head_start_seconds: headStart }),
+      ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), pools: this.pools, take,
+      ...(headStart && { head_start_seconds: headStart }),
     }
     const id = crypto.randomUUID()
     const path = `/v1/semaphores/${encodeURIComponent(this.name)}/permits/${id}`
@@ -150,7 +151,7 @@ export class Semaphore {
         pause = later
       } else if (answer?.status === 423 || answer?.status === 429) {
         if (now() >= deadline) throw new Unavailable(answer.body.detail)
-        pause = answer.status === 429 ? 0 : 1
+        pause = answer.body.type === "urn:sema:unavailable" ? 0 : 1 // that came only after the wait
       } else if (answer?.status === 410) {
         throw new PermitLost(answer.body.detail)
       } else if (answer) {

@@ -47,7 +47,7 @@ type observables struct {
 
 func (t *Telemetry) observables() (observables, error) {
 	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
-	for _, name := range []string{figures.Limit, figures.LimitBad, figures.LeasesActive, figures.QueueSize, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.QueueOldest, figures.EngineUp} {
+	for _, name := range []string{figures.Limit, figures.LimitBad, figures.LeasesActive, figures.QueueSize, figures.KeysInTurn, figures.KeysFull, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting, figures.LeasesReclaimed, figures.QueueOldest, figures.EngineUp} {
 		f := figures.Of(name, nil)
 		var made metric.Observable
 		var err error

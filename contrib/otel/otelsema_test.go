@@ -177,7 +177,7 @@ type engineSource struct{}
 
 func (engineSource) Families(context.Context) (all []figures.Family) {
 	for name, v := range map[string]float64{
-		figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.QueueOldest: 1.5, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7,
+		figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.QueueOldest: 1.5, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7, figures.PoolLimit: 8, figures.PoolUsed: 9, figures.PoolWaiting: 10,
 	} {
 		f := figures.Of(name, nil)
 		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: v}}
@@ -194,7 +194,7 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7} {
+	for name, want := range map[string]int64{figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7, figures.PoolLimit: 8, figures.PoolUsed: 9, figures.PoolWaiting: 10} {
 		if got := x.sum(name, llm); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}

@@ -49,7 +49,7 @@ func (s source) Families(context.Context) []figures.Family { return s }
 
 func gauges() source {
 	var all source
-	for i, name := range []string{figures.Limit, figures.LeasesActive, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed} {
+	for i, name := range []string{figures.Limit, figures.LeasesActive, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting} {
 		f := figures.Of(name, nil)
 		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
 		all = append(all, f)
@@ -82,8 +82,8 @@ func TestTextIsWhatTheClientGathers(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text.String())
 	}
 	gathered := gather(t, r, gauges())
-	if len(gathered) != 11 || len(parsed) != 11 {
-		t.Errorf("%d metrics gathered, %d parsed, want 11", len(gathered), len(parsed))
+	if len(gathered) != 14 || len(parsed) != 14 {
+		t.Errorf("%d metrics gathered, %d parsed, want 14", len(gathered), len(parsed))
 	}
 	for _, want := range gathered {
 		got := parsed[want.GetName()]

@@ -98,7 +98,7 @@ func (rec *record) encode() []byte {
 		w.Duration(q.Lease)
 		w.Duration(q.Ticket)
 		w.Duration(q.Waited)
-		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil, deep(q.Caps))
+		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil, deep(q.Caps), q.Pools != "")
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
 		w.Text(q.Key)
@@ -108,6 +108,9 @@ func (rec *record) encode() []byte {
 		if deep(q.Caps) {
 			w.Int(int64(q.Caps[1]))
 			w.Int(int64(q.Caps[2]))
+		}
+		if q.Pools != "" {
+			w.Text(string(q.Pools))
 		}
 		if q.Who != nil {
 			w.Who(*q.Who)
@@ -140,12 +143,15 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		for range r.Count() {
 			q := protocol.Request{Kind: protocol.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
 			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
-			named, reports, auto, levels := false, false, false, false
-			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto, &levels)
+			named, reports, auto, levels, pooled := false, false, false, false, false
+			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto, &levels, &pooled)
 			q.Behind, q.Token = int(r.Int()), r.Int()
 			q.Key, q.Caps[0], q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
 			if levels {
 				q.Caps[1], q.Caps[2] = int(r.Int()), int(r.Int())
+			}
+			if pooled {
+				q.Pools = engine.Pools(r.Text())
 			}
 			if named {
 				who := r.Who()

@@ -104,10 +104,10 @@ func TestCapsOfEveryDepth(t *testing.T) {
 	}
 }
 
-// A reply that names a key which its request does not have fails like any malformed one.
-func TestAReplyOfAKeyThatNobodyNamed(t *testing.T) {
+// A reply that names a key or a pool which its request does not have fails like any malformed one.
+func TestAReplyOfAKeyOrAPoolThatNobodyNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		depth := 0
+		depth, pool := 0, 0
 		l := pipenet.Listen()
 		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/engine/step" {
@@ -116,7 +116,7 @@ func TestAReplyOfAKeyThatNobodyNamed(t *testing.T) {
 			}
 			w.Header().Set("Content-Type", wire.ContentType)
 			_, _ = w.Write(wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{
-				Limit: 3, Answers: []protocol.Answer{{Status: protocol.TooHeavy, Bound: 1, Depth: depth}},
+				Limit: 3, Answers: []protocol.Answer{{Status: protocol.TooHeavy, Bound: 1, Depth: depth, Pool: pool}},
 			}}, ""))
 		})}
 		done := make(chan struct{})
@@ -129,19 +129,51 @@ func TestAReplyOfAKeyThatNobodyNamed(t *testing.T) {
 		s, err := e.Open("x", engine.Self(""), func(protocol.Notification) {})
 		expect.OK(t, err)
 		for number, c := range []struct {
-			depth int
-			fits  bool
-		}{{0, true}, {2, true}, {3, false}, {-1, false}, {1 << 30, false}} {
-			depth = c.depth
+			depth, pool int
+			fits        bool
+		}{{0, 0, true}, {2, 0, true}, {3, 0, false}, {-1, 0, false}, {1 << 30, 0, false}, {0, 2, true}, {0, 3, false}, {0, -1, false}, {0, 1 << 30, false}} {
+			depth, pool = c.depth, c.pool
 			_, err := s.Step(t.Context(), protocol.Call{Number: uint64(number + 1), Requests: []protocol.Request{{
-				Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 2}, Key: "acme\x01alice", Limit: 3,
+				Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 2}, Key: "acme\x01alice\x02gpu=1,licence=2", Limit: 3,
 			}}})
 			if c.fits != (err == nil) || err != nil && !errors.Is(err, wire.ErrMalformed) {
-				t.Errorf("a depth of %d: %v", c.depth, err)
+				t.Errorf("a depth of %d, a pool of %d: %v", c.depth, c.pool, err)
 			}
 		}
 		_ = e.Close()
 		_ = h.Close()
 		<-done
 	})
+}
+
+// Pools pass the server in both directions, with upgraded connections and without.
+func TestPoolsPassTheServer(t *testing.T) {
+	for name, wrap := range map[string]func(http.Handler) http.Handler{"upgraded": nil, "plain": withoutUpgrades} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := serve(t, memory, inMemory, wrap)
+				ctx := t.Context()
+				s := r.semaphore(9, &sema.Options{Pools: "gpu=2,licence=1"})
+				_, err := s.TryAcquire(ctx, sema.For("acme", "alice"), sema.Take("gpu", 2))
+				expect.OK(t, err)
+				_, err = s.TryAcquire(ctx, sema.Take("gpu", 1))
+				expect.Is(t, err, sema.ErrBusy)
+				_, err = s.TryAcquire(ctx, sema.Take("gpu", 1), sema.Take("licence", 2))
+				if heavy, ok := errors.AsType[*sema.WeightError](err); !ok || heavy.Pool != "licence" || heavy.Limit != 1 || heavy.Weight != 2 {
+					t.Errorf("%v", err)
+				}
+				_, err = s.TryAcquire(ctx, sema.Take("gpus", 1))
+				expect.Is(t, err, sema.ErrNoPool)
+				_, err = r.semaphore(9, &sema.Options{Pools: "gpu=3", OnConflict: sema.LimitStrict}).TryAcquire(ctx)
+				if other, ok := errors.AsType[*sema.LimitError](err); !ok || other.StoredPools != "gpu=2,licence=1" || other.WantedPools != "gpu=3" {
+					t.Errorf("%v", err)
+				}
+				st, err := s.State(ctx)
+				expect.OK(t, err)
+				if len(st.Pools) != 2 || st.Pools[0] != (engine.PoolState{Pool: "gpu", Limit: 2, Used: 2}) || st.Holders[0].Takes != "gpu=2" || st.Holders[0].Key != "acme\x01alice" {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
 }

@@ -108,10 +108,15 @@ func (s *session) send(ctx context.Context, c protocol.Call) (protocol.Reply, *e
 	return reply.Reply, nil
 }
 
-// fits reports whether each answer names a key that its request has: callers cut the request's key there.
+// fits reports whether each answer names a key and a pool that its request has: callers cut the request's key there.
 func fits(requests []protocol.Request, answers []protocol.Answer) bool {
 	for i := range min(len(requests), len(answers)) {
-		if d := answers[i].Depth; d < 0 || d > 0 && d > len(engine.Key(requests[i].Key).Names()) {
+		d, p := answers[i].Depth, answers[i].Pool
+		if d == 0 && p == 0 {
+			continue
+		}
+		key, takes := protocol.SplitCounted(requests[i].Key)
+		if d < 0 || d > len(engine.Key(key).Names()) || p < 0 || p > len(takes.Map()) {
 			return false
 		}
 	}

@@ -32,6 +32,8 @@ const (
 // clients. That costs a step most, because each client gets a message of its
 // own.
 type crowd struct {
+	takes   []engine.Pools // what the keys take of pools
+	pools   engine.Pools
 	t       testing.TB
 	rdb     *redis.Client
 	server  *redistest.Server
@@ -169,6 +171,9 @@ func (c *crowd) ask(client, number int, lease time.Duration) protocol.Request {
 		r.Key = fmt.Sprint("key ", user)
 		if c.orgs > 0 {
 			r.Key = fmt.Sprint("org ", user%c.orgs, engine.KeySeparator, r.Key)
+		}
+		if len(c.takes) > 0 {
+			r.Key, r.Pools = protocol.Counted(r.Key, c.takes[user%len(c.takes)]), c.pools
 		}
 	}
 	r.Waited = time.Since(c.began) + time.Hour - time.Duration(number*len(c.clients)+client)*10*time.Millisecond

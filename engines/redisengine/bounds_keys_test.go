@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -56,5 +57,39 @@ func stepsOfKeys(t *testing.T, orgs int) {
 	c.measured(fmt.Sprintf("%d keys may hold all", c.keys), func() {
 		act(-1, n)
 		c.goOn("no cap of keys", func() bool { return c.queued() == 0 })
+	})
+}
+
+// The same with as many sets of pools as may wait, of users of organisations. Each step looks at each set, and at
+// the keys of those tickets that reserve.
+func TestStepsOfPoolsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := boundsSize(t)
+	c := newCrowd(t, n)
+	c.keys, c.orgs, c.pools = n/10, 10, "a=1,b=1,c=1,d=1,e=1"
+	for bits := 1; bits <= engine.MaxPools; bits++ {
+		takes := map[string]int{}
+		for i, pool := range []string{"a", "b", "c", "d", "e"} {
+			if bits&(1<<i) != 0 {
+				takes[pool] = 1
+			}
+		}
+		text, err := engine.NewPools(takes, 1)
+		expect.OK(t, err)
+		c.takes = append(c.takes, text)
+	}
+	head := session(t, c.engine(), c.name)
+	first := head.request(protocol.Ask, 1, time.Hour)
+	first.Key, first.Pools, first.Limit = protocol.Counted("first", c.pools), c.pools, n
+	head.do(first)
+	hour := func() time.Duration { return time.Hour }
+	c.measured(fmt.Sprintf("%d of %d keys and %d sets join, %d in a call", n, c.keys, len(c.takes), eachClient), func() { c.askAll(1, hour) })
+	if queued := c.queued(); queued != n {
+		t.Fatalf("%d wait; want %d", queued, n)
+	}
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys and %d sets wait", n, c.keys, len(c.takes)), head, head.request(protocol.Release, 1, 0))
+	c.measured("each pool has room for all", func() {
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(fmt.Sprintf("a=%d,b=%d,c=%d,d=%d,e=%d", n, n, n, n, n)), Pin: true})
+		c.goOn("larger pools", func() bool { return c.queued() == 0 })
 	})
 }

@@ -35,12 +35,15 @@ var step = sync.OnceValues(func() (source, hash any) {
 
 // assemble puts the parts of the script in order. The rules are the fields of table R.
 // Making functions costs, so R is made only for a call that plain.lua could not carry out.
-// The fields of rare.lua, keys.lua and pools.lua are made at the first use of one.
+// The fields of rare.lua and keys.lua are made at the first use of one, and then those of pools.lua.
 func assemble(first, plain, last string) string {
 	return first + plain + wordsPlace +
-		"local function rare(R)\n" + lua("rare") + lua("keys") + lua("pools") + "end\n" +
+		"local function pools(R)\n" + lua("pools") + "end\n" +
+		"local function rare(R)\n" + lua("rare") + lua("keys") + "end\n" +
 		"local function rules()\nlocal R\nR = {\n" + lua("rules") + lua("store") + "}\n" +
-		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" + last
+		"local function later(make, next_make)\nreturn setmetatable(R, {__index = function(_, name)\n" +
+		"setmetatable(R, nil)\nmake(R)\nif next_make then later(next_make) end\nreturn R[name]\nend})\nend\n" +
+		"return later(rare, pools)\nend\n" + last
 }
 
 // inlined replaces each constant of words that is a number or a string by its value. A Lua local

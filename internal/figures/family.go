@@ -18,6 +18,9 @@ const (
 	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly, in the last window of the limit's controller; the engine's
 	KeysInTurn      = "sema.keys.in_turn"     // gauge by level: how many keys wait and are below their caps; the engine's
 	KeysFull        = "sema.keys.full"        // gauge by level: how many keys wait and are at their caps; the engine's
+	PoolLimit       = "sema.pool.limit"       // gauge by pool: how much there is of it; the engine's
+	PoolUsed        = "sema.pool.used"        // gauge by pool: how much of it is held; the engine's
+	PoolWaiting     = "sema.pool.waiting"     // gauge by pool: how many waiters want some of it; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
 	EngineUp        = "sema.engine.up"        // gauge: 1 if the engine answers, else 0; without labels
 	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
@@ -31,6 +34,7 @@ const (
 	LabelName   = "sema.name"
 	LabelResult = "result"
 	LabelReason = "reason"
+	LabelPool   = "pool"
 	LabelLevel  = "level" // of keys: how many names they have, 1 … 3
 )
 
@@ -128,6 +132,9 @@ var about = []Family{
 	{Name: LimitBad, Unit: "1", Help: "Part of the time held that went badly in the last window of the controller that finds the limit, 0 to 1."},
 	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight, by how many names they have."},
 	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves, at their caps, by how many names they have."},
+	{Name: PoolLimit, Unit: "{unit}", Help: "How much there is of a pool."},
+	{Name: PoolUsed, Unit: "{unit}", Help: "How much of a pool is held."},
+	{Name: PoolWaiting, Unit: "{waiter}", Help: "Waiters that want some of a pool."},
 	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},
 	{Name: EngineUp, Unit: "1", Help: "1 if the engine answers, else 0."},
 	{Name: Acquires, Unit: "{acquire}", Kind: Counter, Help: "Acquisitions of this process by their result."},

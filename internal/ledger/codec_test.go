@@ -136,6 +136,6 @@ func TestALayoutOfSnapshotsHasItsNumber(t *testing.T) {
 		return bytes.Replace(w.B, []byte(engine.Version), nil, 1)
 	})
 	if want := digests[keyedForm]; got != want {
-		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see docs/compatibility.md", keyedForm, got, want)
+		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see CONTRIBUTING.md", keyedForm, got, want)
 	}
 }

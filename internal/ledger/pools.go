@@ -151,16 +151,24 @@ func (ks *keyed) forgetPool(name string) {
 	}
 }
 
+// setsPerTurn is for how many sets that wait a grant takes one turn more: each of their lanes
+// is put to its place again.
+const setsPerTurn = 4
+
+// sets is how many sets of pools wait.
+func (ks *keyed) sets() (n int) {
+	for _, at := range ks.root.lanes {
+		n += bit(at.set != "" && at.waiting > 0)
+	}
+	return n
+}
+
 // tooManySets reports whether no further set of pools may wait.
 func (ks *keyed) tooManySets(set string) bool {
-	sets := 0
-	for _, n := range ks.root.lanes {
-		if n.set == set && n.waiting > 0 {
-			return false
-		}
-		sets += bit(n.set != "" && n.waiting > 0)
+	if at := ks.root.lane(set); set == "" || at != nil && at.waiting > 0 {
+		return false
 	}
-	return set != "" && sets >= engine.MaxPools
+	return ks.sets() >= engine.MaxPools
 }
 
 // setPools has exactly these pools from now on.

@@ -20,11 +20,11 @@ func (l *Ledger) grant(now, upTo int64) {
 		if t == nil {
 			return
 		}
-		if l.turns == 0 {
+		if l.turns <= 0 {
 			l.goOn(t)
 			return
 		}
-		l.turns--
+		l.turns -= 1 + l.keys.sets()/setsPerTurn
 		l.endPass() // what was reserved before counts again from the start
 		l.pop(t)
 		switch {
@@ -69,7 +69,7 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 		heavy := weight > most || l.poolOf(t.takes) > 0
 		if k := l.lacking(t); k != nil && !heavy { // its cap is smaller than it was, or what it has left is reserved
 			if k.reserved == 0 {
-				if l.turns == 0 {
+				if l.turns <= 0 {
 					return t, lacking
 				}
 				l.turns--

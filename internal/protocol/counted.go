@@ -27,6 +27,9 @@ func SplitCounted(counted string) (key string, takes engine.Pools) {
 // ValidateCounted checks a Request.Key. The error is an *engine.ArgumentError.
 func ValidateCounted(counted string) error {
 	key, takes := SplitCounted(counted)
+	if Counted(key, takes) != counted {
+		return &engine.ArgumentError{What: "key", Value: counted, Want: "a key without control characters"}
+	}
 	if len(counted) > engine.MaxKey && takes != "" {
 		return &engine.ArgumentError{What: "key", Value: engine.Key(key).String() + " with " + string(takes), Want: "at most 255 bytes, with what is taken of pools"}
 	}

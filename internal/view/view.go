@@ -32,11 +32,12 @@ type Summary struct {
 // State is a semaphore with its holders and waiters.
 type State struct {
 	Summary
-	Holders  []Holder  `json:"holders"`            // the one that got its permit first comes first
-	Waiters  []Waiter  `json:"waiters"`            // in the order they will be served; with keys, key by key
-	Caps     []int     `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
-	Keys     []Key     `json:"keys"`               // as engine.State.Keys has them, in its order
-	Adapting *Adapting `json:"adapting,omitempty"` // nil: nobody finds the limit
+	Holders  []Holder           `json:"holders"`            // the one that got its permit first comes first
+	Waiters  []Waiter           `json:"waiters"`            // in the order they will be served; with keys, key by key
+	Caps     []int              `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
+	Pools    []engine.PoolState `json:"pools"`              // by name
+	Keys     []Key              `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
+	Adapting *Adapting          `json:"adapting,omitempty"` // nil: nobody finds the limit
 }
 
 // Adapting is how a limit is found.
@@ -63,34 +64,36 @@ type Key struct {
 
 // Holder is a client with a permit.
 type Holder struct {
-	Permit  string     `json:"permit"`
-	Key     engine.Key `json:"key"` // whose it is; "": nobody's
-	Weight  int        `json:"weight"`
-	Slot    *int       `json:"slot"`        // nil: none
-	Token   *int64     `json:"token"`       // nil: not recorded
-	Age     *float64   `json:"age_seconds"` // nil: not recorded
-	Left    float64    `json:"lease_left_seconds"`
-	Revoked bool       `json:"revoked"`
-	Host    string     `json:"host"`
-	PID     int        `json:"pid"`
-	Label   string     `json:"label"`
-	Version string     `json:"version"` // of sema; "": it does not say
-	Caller  string     `json:"caller"`  // what the caller calls the permit; "": nothing
+	Permit  string       `json:"permit"`
+	Key     engine.Key   `json:"key"`   // whose it is; "": nobody's
+	Takes   engine.Pools `json:"takes"` // of pools
+	Weight  int          `json:"weight"`
+	Slot    *int         `json:"slot"`        // nil: none
+	Token   *int64       `json:"token"`       // nil: not recorded
+	Age     *float64     `json:"age_seconds"` // nil: not recorded
+	Left    float64      `json:"lease_left_seconds"`
+	Revoked bool         `json:"revoked"`
+	Host    string       `json:"host"`
+	PID     int          `json:"pid"`
+	Label   string       `json:"label"`
+	Version string       `json:"version"` // of sema; "": it does not say
+	Caller  string       `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Waiter is a client with a ticket.
 type Waiter struct {
-	Position int        `json:"position"` // from 1, among those of its key
-	Permit   string     `json:"permit"`   // the one it would get
-	Key      engine.Key `json:"key"`
-	Weight   int        `json:"weight"`
-	Waiting  float64    `json:"waiting_seconds"`
-	Behind   int        `json:"behind"` // so many more callers wait in its process
-	Host     string     `json:"host"`
-	PID      int        `json:"pid"`
-	Label    string     `json:"label"`
-	Version  string     `json:"version"` // of sema; "": it does not say
-	Caller   string     `json:"caller"`  // what the caller calls the permit; "": nothing
+	Position int          `json:"position"` // from 1, among those of its key that take the same pools
+	Permit   string       `json:"permit"`   // the one it would get
+	Key      engine.Key   `json:"key"`
+	Takes    engine.Pools `json:"takes"` // of pools
+	Weight   int          `json:"weight"`
+	Waiting  float64      `json:"waiting_seconds"`
+	Behind   int          `json:"behind"` // so many more callers wait in its process
+	Host     string       `json:"host"`
+	PID      int          `json:"pid"`
+	Label    string       `json:"label"`
+	Version  string       `json:"version"` // of sema; "": it does not say
+	Caller   string       `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Summarize is what a look found. The error's text is the caller's to say.
@@ -103,13 +106,13 @@ func Summarize(s watch.Summary) Summary {
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Keys: KeysOf(st)}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: append([]engine.PoolState{}, st.Pools...), Keys: KeysOf(st)}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
 	for _, h := range ByToken(st.Holders) {
 		one := Holder{
-			Permit: h.ID, Key: h.Key, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
+			Permit: h.ID, Key: h.Key, Takes: h.Takes, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
 			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Version: h.Client.Version, Caller: h.Client.Caller,
 		}
 		if h.Slot >= 0 {
@@ -121,11 +124,12 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	place := map[engine.Key]int{}
+	place := map[Lane]int{}
 	for _, w := range st.Waiters {
-		place[w.Key]++
+		lane := Lane{w.Key, w.Takes.Names()}
+		place[lane]++
 		v.Waiters = append(v.Waiters, Waiter{
-			Position: place[w.Key], Permit: w.ID, Key: w.Key, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
+			Position: place[lane], Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
 		})
 	}
@@ -134,7 +138,11 @@ func Of(name string, st engine.State) State {
 
 // KeysOf is the keys of a snapshot, in its order.
 func KeysOf(st engine.State) []Key {
-	list, firsts, at := make([]Key, len(st.Keys)), make([]int, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
+	if !Keyed(st) {
+		return []Key{}
+	}
+	list, firsts, at := make([]Key, len(st.Keys)), make([]engine.Waiter, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
+	lanes, keep := Lanes(st)
 	for i, k := range st.Keys {
 		list[i] = Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		at[k.Key] = i
@@ -142,7 +150,9 @@ func KeysOf(st engine.State) []Key {
 	for _, w := range st.Waiters {
 		for _, key := range append(above(w.Key), w.Key+engine.KeySeparator) {
 			if i, ok := at[key]; ok {
-				firsts[i] = cmp.Or(firsts[i], w.Weight)
+				if list[i].Waiting == 0 {
+					firsts[i] = w
+				}
 				list[i].Waiting += 1 + w.Behind
 				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
 			}
@@ -158,7 +168,8 @@ func KeysOf(st engine.State) []Key {
 				path = append(path, st.Keys[i])
 			}
 		}
-		list[i].Why = why(st, path, firsts[i], 0)
+		first := firsts[i]
+		list[i].Why = why(st, inLanes(path, lanes, first.Takes), keep, first.Takes, first.Weight, 0)
 	}
 	return list
 }

@@ -18,7 +18,7 @@ func TestOf(t *testing.T) {
 		st   engine.State
 		want string
 	}{
-		{"nothing", engine.State{}, `{"name":"x","limit":0,"pinned":false,"paused":false,"used":0,"free":0,"holding":0,"waiting":0,"oldest_seconds":0,"holders":[],"waiters":[],"caps":[],"keys":[]}`},
+		{"nothing", engine.State{}, `{"name":"x","limit":0,"pinned":false,"paused":false,"used":0,"free":0,"holding":0,"waiting":0,"oldest_seconds":0,"holders":[],"waiters":[],"caps":[],"pools":[],"keys":[]}`},
 		{"all", engine.State{
 			Limit: 2, Pinned: true, Paused: true, Used: 3, // the limit was lowered
 			Holders: []engine.Holder{
@@ -30,23 +30,30 @@ func TestOf(t *testing.T) {
 				{ID: "a-3-1", Weight: 1, Waiting: 2 * time.Second},
 			},
 		}, `{"name":"x","limit":2,"pinned":true,"paused":true,"used":3,"free":0,"holding":2,"waiting":5,"oldest_seconds":2,"holders":[` +
-			`{"permit":"a-1-2","key":"","weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"permit":"b-2-1","key":"","weight":1,"slot":0,"token":7,"age_seconds":1.5,"lease_left_seconds":1,"revoked":true,"host":"h","pid":1,"label":"l","version":"0.2.0","caller":"job-17"}],"waiters":[` +
-			`{"position":1,"permit":"a-2-1","key":"","weight":1,"waiting_seconds":1,"behind":3,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"position":2,"permit":"a-3-1","key":"","weight":1,"waiting_seconds":2,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[],"keys":[]}`},
+			`{"permit":"a-1-2","key":"","takes":{},"weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""},` +
+			`{"permit":"b-2-1","key":"","takes":{},"weight":1,"slot":0,"token":7,"age_seconds":1.5,"lease_left_seconds":1,"revoked":true,"host":"h","pid":1,"label":"l","version":"0.2.0","caller":"job-17"}],"waiters":[` +
+			`{"position":1,"permit":"a-2-1","key":"","takes":{},"weight":1,"waiting_seconds":1,"behind":3,"host":"","pid":0,"label":"","version":"","caller":""},` +
+			`{"position":2,"permit":"a-3-1","key":"","takes":{},"weight":1,"waiting_seconds":2,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[],"pools":[],"keys":[]}`},
 		{"adapting", engine.State{Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: 31}}, `{"name":"x","limit":37,"pinned":false,"paused":false,"used":0,"free":37,"holding":0,"waiting":0,"oldest_seconds":0,` +
-			`"holders":[],"waiters":[],"caps":[],"keys":[],"adapting":{"min":2,"max":200,"bad":0.031}}`},
+			`"holders":[],"waiters":[],"caps":[],"pools":[],"keys":[],"adapting":{"min":2,"max":200,"bad":0.031}}`},
 		{"keys", engine.State{
 			Limit: 5, Used: 2, Caps: engine.Caps{2}, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
 			Waiters: []engine.Waiter{{ID: "a-2-4", Weight: 4, Key: "beta"}, {ID: "a-3-1", Weight: 1, Waiting: time.Second, Behind: 1, Key: "acme"}, {ID: "a-4-1", Weight: 1, Key: "acme"}},
 			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Share: 300, Ruled: true, InTurn: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
 		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":2,"free":3,"holding":1,"waiting":4,"oldest_seconds":1,"holders":[` +
-			`{"permit":"a-1-2","key":"acme","weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
-			`{"position":1,"permit":"a-2-4","key":"beta","weight":4,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"position":1,"permit":"a-3-1","key":"acme","weight":1,"waiting_seconds":1,"behind":1,"host":"","pid":0,"label":"","version":"","caller":""},` +
-			`{"position":2,"permit":"a-4-1","key":"acme","weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"keys":[` +
+			`{"permit":"a-1-2","key":"acme","takes":{},"weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
+			`{"position":1,"permit":"a-2-4","key":"beta","takes":{},"weight":4,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""},` +
+			`{"position":1,"permit":"a-3-1","key":"acme","takes":{},"weight":1,"waiting_seconds":1,"behind":1,"host":"","pid":0,"label":"","version":"","caller":""},` +
+			`{"position":2,"permit":"a-4-1","key":"acme","takes":{},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"pools":[],"keys":[` +
 			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":0,"share":300,"ruled":true,"full":false,"before":0,"why":"beta is next; wants 4, 3 of 5 free"},` +
 			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"acme holds 2 of its 2"}]}`},
+		{"pools", engine.State{
+			Limit: 5, Used: 1, Pools: []engine.PoolState{{Pool: "gpu", Limit: 2, Used: 2, Waiting: 1}, {Pool: "old", Used: 1}},
+			Holders: []engine.Holder{{ID: "a-1-1", Weight: 1, Slot: -1, Takes: "gpu=2,old=1"}}, Waiters: []engine.Waiter{{ID: "a-2-1", Weight: 1, Takes: "gpu=1"}},
+		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":1,"free":4,"holding":1,"waiting":1,"oldest_seconds":0,"holders":[` +
+			`{"permit":"a-1-1","key":"","takes":{"gpu":2,"old":1},"weight":1,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
+			`{"position":1,"permit":"a-2-1","key":"","takes":{"gpu":1},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[],` +
+			`"pools":[{"pool":"gpu","limit":2,"used":2,"waiting":1},{"pool":"old","limit":0,"used":1,"waiting":0}],"keys":[]}`},
 	} {
 		text, err := json.Marshal(view.Of("x", c.st))
 		if err != nil || string(text) != c.want {

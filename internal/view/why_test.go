@@ -43,7 +43,7 @@ func TestWhy(t *testing.T) {
 		{"a key before", keyed(5, engine.KeyState{Key: "", Before: 1}), 1, 0, "1 key goes before the caller without a key", ""},
 		{"the next key", keyed(7, engine.KeyState{Key: "acme"}), 10, 0, "acme is next; wants 10, 3 of 10 free", "acme"},
 	} {
-		if got := view.Why(c.st, c.key, c.weight, c.before); got != c.want {
+		if got := view.Why(c.st, c.key, "", c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -111,9 +111,89 @@ func TestWhyByLevel(t *testing.T) {
 		{"a percent sign in a name", []engine.KeyState{full("a%2Fb", 1, 1)}, nil, "a%2Fb", 1, 0, "a%252Fb holds 1 of its 1"},
 	} {
 		st := engine.State{Limit: 30, Used: 22, Keys: c.keys, Waiters: c.waiters}
-		if got := view.Why(st, nested(c.key), c.weight, c.before); got != c.want {
+		if got := view.Why(st, nested(c.key), "", c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// The reason names the pool that lacks room, or the waiter that keeps it free.
+func TestWhyOfPools(t *testing.T) {
+	waiter := func(key string, takes engine.Pools, weight int) engine.Waiter {
+		return engine.Waiter{Key: nested(key), Takes: takes, Weight: weight}
+	}
+	state := func(key string, held, cap, before int) engine.KeyState {
+		return engine.KeyState{Key: nested(key), Held: held, Cap: cap, Share: engine.DefaultShare, Waiting: 1, Full: cap > 0 && held >= cap, InTurn: cap == 0 || held < cap, Before: before}
+	}
+	for _, c := range []struct {
+		name           string
+		used           [2]int // of 4 db, and of 8 gpu
+		keys           []engine.KeyState
+		waiters        []engine.Waiter
+		key            string
+		takes          engine.Pools
+		weight, before int
+		want           string
+	}{
+		{name: "free", used: [2]int{4, 7}, takes: "gpu=1", want: "served now"},
+		{name: "nothing left", used: [2]int{0, 8}, takes: "gpu=1", want: "1 of gpu wanted, 0 of 8 free"},
+		{name: "made smaller", used: [2]int{5, 9}, takes: "db=1,gpu=1", want: "1 of db wanted, 0 of 4 free; 1 of gpu wanted, 0 of 8 free"},
+		{name: "in line", used: [2]int{0, 8}, waiters: []engine.Waiter{waiter("", "gpu=1", 1), waiter("", "gpu=2", 1)}, takes: "gpu=1", before: 2, want: "behind 2 others for gpu; 1 of gpu wanted, 0 of 8 free"},
+		{name: "behind a wide one", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=1", before: 1, want: "behind 1 other for gpu; gpu: 2 free, reserved for a caller, who wants 4"},
+		{name: "the wide one itself", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=4", want: "4 of gpu wanted, 2 of 8 free"},
+		{
+			name: "reserved for another key", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("acme/bob", 0, 0, 0)},
+			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "gpu: 2 free, reserved for acme/bob, who wants 4",
+		},
+		{
+			name: "of no use to one at its cap", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 2, 2, 0), state("acme/bob", 2, 0, 0)},
+			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
+		},
+		{
+			name: "of no use to one that holds more", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 3, 0, 0)},
+			waiters: []engine.Waiter{waiter("acme", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
+		},
+		{
+			name: "keys before, of the same pools", used: [2]int{0, 8}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("zeta", 0, 0, 9)},
+			waiters: []engine.Waiter{waiter("beta", "db=1", 1), waiter("acme", "gpu=1", 1), waiter("acme", "gpu=1", 1), waiter("zeta", "gpu=2", 1)}, key: "zeta", takes: "gpu=2",
+			want: "1 key goes before zeta; 2 of gpu wanted, 0 of 8 free",
+		},
+		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "3 of 9 free; the rest is reserved for a caller, who wants 2, and 1 of db and 2 of gpu"},
+		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "3 of 9 free; the rest is reserved for a caller, who wants 5"},
+		{name: "cap, then pool", used: [2]int{4, 0}, keys: []engine.KeyState{state("acme", 2, 2, 0)}, key: "acme", takes: "db=1", want: "acme holds 2 of its 2; 1 of db wanted, 0 of 4 free"},
+		{name: "above the pool", takes: "db=1,gpu=9", want: "never: 9 of gpu are above the 8 that there are"},
+		{name: "no pool", takes: "gpu=1,gpus=1", want: "never: there is no pool gpus"},
+		{name: "ended", takes: "old=1", want: "never: there is no pool old"},
+	} {
+		st := engine.State{Limit: 9, Used: 6, Keys: c.keys, Waiters: c.waiters, Pools: []engine.PoolState{{Pool: "db", Limit: 4, Used: c.used[0]}, {Pool: "gpu", Limit: 8, Used: c.used[1]}, {Pool: "old", Used: 1}}}
+		if got := view.Why(st, nested(c.key), c.takes, max(c.weight, 1), c.before); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		st.Paused = true
+		if got := view.Why(st, nested(c.key), c.takes, max(c.weight, 1), c.before); got != "paused by an operator" && !strings.HasPrefix(got, "never: ") {
+			t.Errorf("%s, paused: %q", c.name, got)
+		}
+	}
+}
+
+// Positions count those who take the same pools, whatever the amounts. A semaphore with pools shows no keys if it has none.
+func TestPlacesOfPools(t *testing.T) {
+	st := engine.State{
+		Limit: 9, Pools: []engine.PoolState{{Pool: "db", Limit: 4}, {Pool: "gpu", Limit: 8}}, Keys: []engine.KeyState{{Share: 100, Waiting: 4, InTurn: true}},
+		Waiters: []engine.Waiter{{Takes: "db=4", Weight: 1}, {Takes: "gpu=1", Weight: 1}, {Takes: "db=1", Weight: 1}, {Weight: 1}},
+	}
+	v := view.Of("x", st)
+	for i, want := range []int{1, 1, 2, 1} {
+		if v.Waiters[i].Position != want || view.Before(st, i) != want-1 {
+			t.Errorf("%+v: %d, want %d", v.Waiters[i], view.Before(st, i)+1, want)
+		}
+	}
+	if v.Keys == nil || len(v.Keys) != 0 || view.Keyed(st) {
+		t.Errorf("%+v", v.Keys)
+	}
+	st.Keys = append(st.Keys, engine.KeyState{Key: "acme", Share: 100, Held: 1})
+	if keys := view.KeysOf(st); len(keys) != 2 || keys[0].Why != "served now" {
+		t.Errorf("%+v", keys)
 	}
 }
 

@@ -13,13 +13,15 @@ type Problem struct {
 	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
 	NotExecuted bool    `json:"notExecuted,omitempty"` // it is certain that nothing was changed
 	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
-	At          *At     `json:"at,omitempty"`          // whose cap is too small; nil: no key's
+	At          *At     `json:"at,omitempty"`          // whose cap, or which pool, is too small; nil: it is the limit
 }
 
-// At is a key whose cap a request can never fit into: the request's own key, or one above it.
+// At is what a request can never fit into: the cap of its key, or of one above it; or a pool.
 type At struct {
-	Key engine.Key `json:"key"`
-	Cap int        `json:"cap"`
+	Key   engine.Key `json:"key,omitempty"`
+	Cap   int        `json:"cap,omitempty"`
+	Pool  string     `json:"pool,omitempty"`
+	Limit int        `json:"limit,omitempty"` // how much there is of the pool; 0: there is no such pool
 }
 
 // ProblemType is the beginning of the type of every Problem. NoSession is the word that

@@ -45,6 +45,7 @@ func (c *coder) reply(of *Reply, own string) {
 		c.int64(6, &a.Ticket)
 		c.int(7, &a.Bound)
 		c.int(8, &a.Depth)
+		c.int(9, &a.Pool)
 	})
 	c.time(3, &r.Recheck)
 	small(c, 4, &r.Leave)
@@ -56,6 +57,7 @@ func (c *coder) reply(of *Reply, own string) {
 	c.bool(10, &r.Room)
 	c.int(11, &r.Caps[1])
 	c.int(12, &r.Caps[2])
+	c.text(13, (*string)(&r.Pools))
 }
 
 func (c *coder) notification(field uint64, n *protocol.Notification, own string) {

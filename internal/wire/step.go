@@ -107,6 +107,7 @@ func (c *coder) request(r *protocol.Request, own string) {
 	})
 	c.int(20, &r.Caps[1])
 	c.int(21, &r.Caps[2])
+	c.text(22, (*string)(&r.Pools))
 	optional(c, 13, &r.Who, c.client)
 }
 

@@ -1,4 +1,6 @@
 """What schemathesis has to know of the API beyond its description."""
+import re
+
 import schemathesis
 from schemathesis.specs.openapi.checks import use_after_free
 
@@ -16,6 +18,8 @@ def before_call(context, case, kwargs):
     path.update(zip(parts, fitting([path[part] for part in parts])))
     if isinstance(case.body, dict) and isinstance(case.body.get("key"), list):
         case.body["key"] = fitting(case.body["key"])
+    if isinstance(case.body, dict):
+        pooled(case.body)
 
 
 @schemathesis.hook
@@ -42,6 +46,20 @@ def fitting(names):
     if all(isinstance(name, str) and size(name) <= 255 for name in names) and sum(size(name) + 1 for name in names) > 256:
         return [name[:20] for name in names]
     return names
+
+
+def pooled(body):
+    """A semaphore keeps the pools of earlier requests, and has 16 at the most: so they have the same names each time. A key and
+    what is taken have 255 bytes together, which JSON Schema cannot say. What is wrong stays as it is."""
+    for field in ("pools", "take"):
+        amounts = body.get(field)
+        if isinstance(amounts, dict) and len(amounts) <= 16 and all(re.fullmatch("[A-Za-z0-9._-]{1,32}", name) for name in amounts):
+            body[field] = {f"p{i}": n for i, n in enumerate(amounts.values())}
+    key, take = body.get("key", ""), body.get("take")
+    if isinstance(take, dict) and all(re.fullmatch("p[0-9]+", name) and type(n) in (int, float) and n % 1 == 0 and 0 < n < 2**31 for name, n in take.items()):
+        taken = "".join(f"{name}={n:.0f}," for name, n in take.items())
+        if size(taken) + sum(size(name) + 1 for name in (key if isinstance(key, list) else [key])) > 255:
+            del body["take"]
 
 
 @schemathesis.deserializer("application/x-ndjson")

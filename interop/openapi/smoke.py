@@ -5,7 +5,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from sema_client import AuthenticatedClient
 from sema_client.api.default import acquire, list_, release, renew, set_key_2, set_limit, show
-from sema_client.models import Acquire, KeyRule, Limit, Permit, Problem, Renew
+from sema_client.models import Acquire, KeyRule, Limit, Permit, Pools, Problem, Renew
 
 client = AuthenticatedClient(base_url=os.environ["SEMA_URL"], token=os.environ["SEMA_SERVER_TOKEN"])
 name = "down loads/ä"
@@ -30,4 +30,9 @@ assert isinstance(heavy, Problem) and heavy.at.key == "acme" and heavy.at.cap ==
 assert set_key_2.sync_detailed("api", "acme", "alice/b", client=client, body=KeyRule(cap=1)).status_code == 204
 seen = show.sync("api", client=client)
 assert seen.caps == [3, 2] and {str(k.key): k.held for k in seen.keys} == {"acme": 2, "['acme', 'alice']": 2, "['acme', 'alice/b']": 0}, seen
+both = acquire.sync("ci", "b1", client=client, body=Acquire(limit=9, pools=Pools.from_dict({"gpu": 2, "licence": 1}), take=Pools.from_dict({"gpu": 2})))
+assert isinstance(both, Permit) and both.takes["gpu"] == 2, both
+none = acquire.sync("ci", "b2", client=client, body=Acquire(limit=9, take=Pools.from_dict({"gpus": 1})))
+assert isinstance(none, Problem) and none.status == 404 and none.at.pool == "gpus", none
+assert [(p.pool, p.limit, p.used) for p in show.sync("ci", client=client).pools] == [("gpu", 2, 2), ("licence", 1, 0)]
 print("the client works")

@@ -1,8 +1,10 @@
 package shares
 
 import (
+	"cmp"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,4 +91,54 @@ func TestTheJudgeFindsKeysThatPass(t *testing.T) {
 	if turns.Breaches == 0 || turns.Most < 3 {
 		t.Errorf("a tenant with 20 callers did not pass others: %+v", turns)
 	}
+}
+
+// Nobody uses more of a pool than there is, among real processes: what all of them wrote down is added up. Of
+// an engine that has more of each pool, the sum finds it.
+func TestNoPoolIsUsedAboveWhatThereIs(t *testing.T) {
+	w := World{
+		Name: "pools", Order: AtOnce, Limit: 20, Processes: 3, Rounds: 15, Pools: "db=4,gpu=3,licence=1",
+		Tenants: []Tenant{
+			{Key: "simulation", Callers: 3, Takes: "db=1,gpu=1,licence=1", Hold: 5 * time.Millisecond},
+			{Key: "training", Callers: 4, Takes: "gpu=1", Hold: 3 * time.Millisecond},
+			{Key: "test", Callers: 8, Takes: "db=1", Hold: time.Millisecond},
+			{Key: "wide", Callers: 2, Takes: "db=4,gpu=2", Hold: 2 * time.Millisecond},
+		},
+	}
+	r, err := Play(t.Context(), redistest.Start(t).URL(), w)
+	expect.OK(t, err)
+	for pool, n := range w.Pools.All() {
+		if most := w.most(r, pool); most > n || most == 0 {
+			t.Errorf("%d of %s were used at once, of %d", most, pool, n)
+		}
+	}
+	if served, want := len(r.Holdings(0)), 17*w.Rounds; served != want {
+		t.Errorf("%d jobs ran, want %d", served, want)
+	}
+	w.Pools = "db=100,gpu=100,licence=100"
+	r, err = Play(t.Context(), redistest.Start(t).URL(), w)
+	expect.OK(t, err)
+	if most := w.most(r, "db"); most <= 4 {
+		t.Errorf("%d of db were used at once, of 100, and 4 would have been enough", most)
+	}
+}
+
+// most is how much of a pool was held at once.
+func (w World) most(r *history.Round, pool string) (most int) {
+	type change struct {
+		at int64
+		n  int
+	}
+	var all []change
+	for _, h := range r.Holdings(0) {
+		n := w.Tenants[slices.IndexFunc(w.Tenants, func(t Tenant) bool { return t.Key == h.Key })].Takes.Of(pool)
+		all = append(all, change{h.From, n}, change{h.Until, -n})
+	}
+	slices.SortFunc(all, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.n, b.n)) })
+	used := 0
+	for _, c := range all {
+		used += c.n
+		most = max(most, used)
+	}
+	return most
 }

@@ -119,7 +119,8 @@ func (w World) set(ctx context.Context, operator *sema.Operator) (err error) {
 type worker struct {
 	job
 	sem   *sema.Semaphore
-	group *each.Group // of TwoLevel
+	group *each.Group                // of TwoLevel
+	pools map[string]*sema.Semaphore // of InTurn
 
 	ops    atomic.Int64
 	mu     sync.Mutex
@@ -132,10 +133,19 @@ func work(j job) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{job: j, queued: map[string]int64{}}
+	w := &worker{job: j, queued: map[string]int64{}, pools: map[string]*sema.Semaphore{}}
 	options := &sema.Options{Lease: j.lease(), Observer: sema.Observer{Queued: w.note}}
-	if j.Order == Shares {
+	switch j.Order {
+	case Shares:
 		options.Caps = j.Caps
+	case AtOnce:
+		options.Pools = j.Pools
+	case InTurn:
+		for pool, n := range j.Pools.All() {
+			if w.pools[pool], err = sema.New(e, j.Name+" "+pool, n, nil); err != nil {
+				return err
+			}
+		}
 	}
 	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
 		return err
@@ -147,7 +157,11 @@ func work(j job) error {
 	if _, err := child.Order(); err != nil {
 		return err
 	}
-	return errors.Join(w.play(), w.group.Close(), w.sem.Close(), end(), w.log.Write(os.Stdout))
+	err = w.play()
+	for _, pool := range w.pools {
+		err = errors.Join(err, pool.Close())
+	}
+	return errors.Join(err, w.group.Close(), w.sem.Close(), end(), w.log.Write(os.Stdout))
 }
 
 // note is told that a permit waits.
@@ -214,7 +228,7 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 		}
 		called := history.Now()
 		say(history.Event{At: called, Kind: history.Call, Key: t.Key, Weight: weight})
-		p, release, err := w.acquire(ctx, t.Key, weight)
+		p, release, err := w.acquire(ctx, t, weight)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -238,20 +252,33 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 }
 
 // acquire is one acquisition as the world's order has it.
-func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Permit, func() error, error) {
+func (w *worker) acquire(ctx context.Context, t Tenant, weight int) (*sema.Permit, func() error, error) {
 	options := []sema.AcquireOption{sema.Weight(weight)}
 	release := func() error { return nil }
 	switch w.Order {
 	case Shares:
-		options = append(options, sema.For(strings.Split(key, "/")...))
+		options = append(options, sema.For(strings.Split(t.Key, "/")...))
 	case Flat:
-		options = append(options, sema.For(key))
+		options = append(options, sema.For(t.Key))
 	case TwoLevel:
-		own, err := w.group.Acquire(ctx, key, options...)
+		own, err := w.group.Acquire(ctx, t.Key, options...)
 		if err != nil {
 			return nil, nil, err
 		}
 		release = own.Release
+	case AtOnce:
+		for pool, n := range t.Takes.All() {
+			options = append(options, sema.Take(pool, n))
+		}
+	case InTurn:
+		for pool, n := range t.Takes.All() {
+			own, err := w.pools[pool].Acquire(ctx, sema.Weight(n))
+			if err != nil {
+				return nil, nil, errors.Join(err, release())
+			}
+			before := release
+			release = func() error { return errors.Join(own.Release(), before()) }
+		}
 	}
 	p, err := w.sem.Acquire(ctx, options...)
 	if err != nil {

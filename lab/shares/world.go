@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
 )
@@ -24,6 +25,8 @@ const (
 	Come     Order = "first come first served" // one semaphore, which knows no tenants
 	TwoLevel Order = "two-level"               // a semaphore for each tenant, and one for all behind it
 	Flat     Order = "a key for each user"     // sema.For with the whole path as one name, and no caps
+	AtOnce   Order = "all at once"             // sema.Take, and no keys
+	InTurn   Order = "one after the other"     // a semaphore for each pool, by name; one is held while the next is waited for
 )
 
 // World is who uses the semaphore, and how.
@@ -31,7 +34,8 @@ type World struct {
 	Name      string
 	Order     Order
 	Limit     int
-	Caps      sema.Caps // of a key, by its number of names; 0: the limit
+	Caps      sema.Caps    // of a key, by its number of names; 0: the limit
+	Pools     engine.Pools // with AtOnce and InTurn
 	Tenants   []Tenant
 	Processes int
 	Seed      uint64
@@ -50,6 +54,7 @@ type Tenant struct {
 	Key     string // names with slashes between
 	Callers int    // the first one in a process by the tenant's place, the others in those that follow
 	Weight  int    // of one acquisition: 1 … Weight, by chance
+	Takes   engine.Pools
 	Hold    time.Duration
 	Idle    time.Duration // between two acquisitions, exponentially distributed, with this mean
 	Share   int           // 0: what all have
@@ -67,7 +72,7 @@ const role = "shares worker"
 
 func (w World) lease() time.Duration { return cmp.Or(w.Lease, 30*time.Second) }
 
-// Play lets the world play on the server of a URL, redis:// or unix://, and returns what
+// Play lets the world play on the engine of a URL, redis://, unix://, file:// or postgres://, and returns what
 // its processes wrote down.
 func Play(ctx context.Context, url string, w World) (*history.Round, error) {
 	r := &history.Round{Clock: history.Clock(), Semaphores: []history.Semaphore{{

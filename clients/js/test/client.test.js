@@ -80,6 +80,39 @@ test("keys of several names", async () => {
   }
 })
 
+test("pools beside the limit", async () => {
+  const shared = client.semaphore(server.name, { limit: 9, pools: { gpu: 2, licence: 1 } })
+  assert.deepEqual(shared.pools, { gpu: 2, licence: 1 })
+  const both = await shared.acquire({ take: { gpu: 2, licence: 1 } })
+  assert.equal(await shared.tryAcquire({ take: { gpu: 1 } }), null)
+  let served = false
+  const waiting = shared.run(() => { served = true }, { take: { gpu: 1 }, timeout: MINUTE })
+  await server.waiting(1)
+  await (await shared.acquire()).release() // it takes no GPU
+  assert.ok(!served)
+  await both.release()
+  await waiting
+  await assert.rejects(shared.acquire({ take: { gpu: 3 } }), (e) => e instanceof Refused && e.kind === "urn:sema:too-heavy" && e.message.includes("gpu"))
+  await assert.rejects(shared.acquire({ take: { gpus: 1 } }), (e) => e instanceof Refused && e.kind === "urn:sema:no-pool" && e.status === 404)
+  for (const take of [{ gpu: 0 }, { "": 1 }, { "a b": 1 }, { gpu: 1.5 }, { gpu: "1" }, { gpu: null }, ["gpu"], "gpu=1"]) {
+    await assert.rejects(shared.acquire({ take }), (e) => e instanceof Refused && e.status === 400)
+  }
+})
+
+test("too many sets of pools", async () => {
+  const names = ["a", "b", "c", "d", "e"]
+  const take = (set) => Object.fromEntries(names.filter((_, i) => set & (1 << i)).map((name) => [name, 1]))
+  const shared = client.semaphore(server.name, { limit: 1, pools: take(31) })
+  const gate = await shared.acquire()
+  const waiting = []
+  for (let set = 1; set <= 16; set++) waiting.push(shared.run(() => {}, { take: take(set), timeout: MINUTE }))
+  await server.waiting(16)
+  assert.equal(await shared.tryAcquire({ take: take(17) }), null)
+  const last = shared.run(() => {}, { take: take(17), timeout: MINUTE }) // it asks again until there is room
+  await gate.release()
+  await Promise.all([...waiting, last])
+})
+
 test("nothing free", async () => {
   await semaphore.run(async () => {
     assert.equal(await semaphore.tryAcquire(), null)

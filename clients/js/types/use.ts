@@ -1,7 +1,7 @@
 // What users write, for the type checker: it is never run.
 import { Client, Permit, PermitLost, Refused, SemaError, Semaphore, Unavailable, Unreachable } from "../index.js"
 
-const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10, caps: [20, 4] })
+const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10, caps: [20, 4], pools: { gpu: 8 } })
 
 export async function use(signal: AbortSignal): Promise<string | number> {
   await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true, key: "acme", headStart: 5 })
@@ -10,7 +10,7 @@ export async function use(signal: AbortSignal): Promise<string | number> {
   const maybe: Permit | null = await semaphore.tryAcquire({ label: "me" })
   await maybe?.release()
   const caps: readonly number[] = semaphore.caps
-  await semaphore.tryAcquire({ key: ["acme", "alice"], weight: caps[0] })
+  await semaphore.tryAcquire({ key: ["acme", "alice"], weight: caps[0], take: { gpu: semaphore.pools?.gpu ?? 1 } })
   try {
     return await semaphore.run(async (held, lost) => (lost.aborted ? 0 : held.token))
   } catch (e) {
@@ -22,5 +22,7 @@ export async function use(signal: AbortSignal): Promise<string | number> {
 
 // @ts-expect-error: a cap is a number
 new Client().semaphore("x", { limit: 1, caps: ["20"] })
+// @ts-expect-error: an amount is a number
+await semaphore.acquire({ take: { gpu: "1" } })
 // @ts-expect-error: a limit is needed
 new Client().semaphore("x", {})

@@ -52,6 +52,19 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(Refused, "acme/alice"):
             await shared.acquire(key=["acme", "alice"], weight=3)
 
+    async def test_pools(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, pools={"gpu": 1})
+        async with await shared.acquire(take={"gpu": 1}):
+            waiting = asyncio.create_task(shared.acquire(MINUTE, take={"gpu": 1}))
+            await asyncio.to_thread(self.waiting, 1)
+            async with await shared.acquire():
+                self.assertIsNone(await shared.try_acquire(take={"gpu": 1}))
+                self.assertFalse(waiting.done())
+        async with await waiting:
+            pass
+        with self.assertRaisesRegex(Refused, "gpus"):
+            await shared.acquire(take={"gpus": 1})
+
     async def test_nothing_free(self) -> None:
         async with await self.semaphore.acquire():
             self.assertIsNone(await self.semaphore.try_acquire())

@@ -101,6 +101,56 @@ class Sync(Serving):
                 self.client.semaphore(self.name, limit=9, caps=caps).acquire()
             self.assertEqual(refused.exception.kind, "urn:sema:argument")
 
+    def test_pools(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, pools={"gpu": 2, "licence": 1})
+        self.assertEqual(shared.pools, {"gpu": 2, "licence": 1})
+        got: list[str] = []
+
+        def wait() -> None:
+            with shared.acquire(MINUTE, take={"gpu": 1}):
+                got.append("gpu")
+
+        waiting = threading.Thread(target=wait)
+        with shared.acquire(take={"gpu": 2, "licence": 1}) as permit:
+            self.assertIsNone(shared.try_acquire(take={"gpu": 1}))
+            waiting.start()
+            self.waiting(1)
+            with shared.acquire():  # it takes no GPU
+                self.assertEqual(got, [])
+            permit.release()
+            waiting.join()
+        self.assertEqual(got, ["gpu"])
+        with self.assertRaisesRegex(Refused, "gpu") as refused:
+            shared.acquire(take={"gpu": 3})
+        self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
+        with self.assertRaisesRegex(Refused, "gpus") as refused:
+            shared.acquire(take={"gpus": 1})
+        self.assertEqual((refused.exception.status, refused.exception.kind), (404, "urn:sema:no-pool"))
+        for take in ({"gpu": 0}, {"": 1}, {"a b": 1}, {"gpu": 2**31}, {"n" * 33: 1}):
+            with self.assertRaises(Refused) as refused:
+                shared.acquire(take=take)
+            self.assertEqual(refused.exception.status, 400)
+
+    def test_too_many_sets_of_pools(self) -> None:
+        def take(sets: int) -> dict[str, int]:
+            return {name: 1 for i, name in enumerate("abcde") if sets & (1 << i)}
+
+        shared = self.client.semaphore(self.name, limit=1, pools=take(31))
+
+        def use(sets: int) -> None:
+            shared.acquire(MINUTE, take=take(sets)).release()
+
+        with shared.acquire():
+            threads = [threading.Thread(target=use, args=(sets,)) for sets in range(1, 17)]
+            for t in threads:
+                t.start()
+            self.waiting(16)
+            self.assertIsNone(shared.try_acquire(take=take(17)))
+            threads.append(threading.Thread(target=use, args=(17,)))  # it asks again until there is room
+            threads[-1].start()
+        for t in threads:
+            t.join()
+
     def test_nothing_free(self) -> None:
         with self.semaphore.acquire() as first:
             self.assertIsNone(self.semaphore.try_acquire())

@@ -44,7 +44,8 @@ end
 -- branch makes a key that was a leaf one with others below it. What it holds and waits for is that of its own
 -- callers from now on.
 R.branch = function(s, k)
-  local own = R.new_key(s, k.name .. '\1', false)
+  local name = k.name .. '\1'
+  local own = s.keys[name] or R.new_key(s, name, false) -- lanes know the record if there was one before
   own.held, own.others = k.held, k.others
   if k.with then
     own.with = {}
@@ -66,7 +67,8 @@ end
 -- leaf returns the record where the callers of a path queue, whatever they take. The keys above have others below
 -- them from now on.
 R.leaf = function(s, path)
-  path = R.split(path)
+  local at = string.find(path, '\2', 1, true)
+  if at then path = string.sub(path, 1, at - 1) end
   local k = R.key(s, path)
   local above = k.up
   while above do
@@ -78,7 +80,9 @@ end
 
 -- asked is leaf for a new ask: if nobody is below the key any more, it is a leaf itself.
 R.asked = function(s, path)
-  local k = R.key(s, (R.split(path)))
+  local at = string.find(path, '\2', 1, true)
+  if at then path = string.sub(path, 1, at - 1) end
+  local k = R.key(s, path)
   if k.n + k.others == 0 and k.held == 0 then k.inner = nil end
   return R.leaf(s, path)
 end
@@ -120,7 +124,7 @@ R.fetch_asked = function(s, q, n, at)
     at = at + 12
     if q.others then _, at = struct.unpack(NAMED, call, at) end
     names[i], at = struct.unpack(KEY_NAME, call, at)
-    names[i] = R.split(names[i])
+    if string.find(names[i], '\2', 1, true) then names[i] = R.split(names[i]) end
   end
   R.fetch(s, names)
 end
@@ -226,11 +230,12 @@ R.move = function(s, k, all)
   local head, _, below
   if k.n > 0 then head, _, below = R.first(s, k) end
   if head then
-    local weight, of = R.parse_id(head), k.of
-    if all or R.holds_up(s, of, weight, below.of) or of.reserved > 0 and R.lacks(s, of, weight, of.reserved) and R.lacking(s, below.of, weight) == of then
+    local weight, of, leaf = R.parse_id(head), k.of, below
+    while below ~= k and weight <= R.cap_of(s, below.of) - below.of.held do below = below.up end -- a key below it may hold up its first ticket, and not know: its cap was reduced
+    if all or below == k and R.lacks(s, of, weight, 0) or of.reserved > 0 and R.lacks(s, of, weight, of.reserved) and R.lacking(s, leaf.of, weight) == of then
       k.where, k.level = 2, s.keyed.epoch
     else
-      k.where, k.level, k.tag = 1, R.level(k, k.set and R.held_of(k) or k.held), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
+      k.where, k.level, k.tag = 1, math.floor((k.set and R.held_of(k) or k.held) * 100 / R.shares(of)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
     end
   elseif k.n > 0 and not k.of.inner then
     s.lost, s.settled = true, false -- its tickets were deleted
@@ -249,16 +254,6 @@ R.move = function(s, k, all)
   if old and s.moves[old] then s.moves[old] = nil elseif old then s.moves[old] = false end
 end
 
--- holds_up reports whether a key, and none below it, holds up its first ticket, of a leaf. One below it may do so and not
--- know: its cap was reduced.
-R.holds_up = function(s, k, weight, below)
-  while below ~= k and weight <= R.cap_of(s, below) - below.held do below = below.up end
-  return below == k and R.lacks(s, k, weight, 0)
-end
-
--- level returns how many whole shares a lane's key has with a weight.
-R.level = function(k, held) return math.floor(held * 100 / R.shares(k.of)) end
-
 -- write_turn writes the moves since the last time. The new members are added before the old ones are removed: an
 -- empty zset would be deleted, with its time to live.
 R.write_turn = function(s)
@@ -274,11 +269,11 @@ R.write_turn = function(s)
 end
 
 -- served moves a lane whose head was granted, and those above it, behind those that were not served.
-R.served = function(s, k)
+R.served = function(s, k, weight)
   local n = k
   while n do
     local t = n.of.up or s.keyed
-    t.time, t.changed = math.max(t.time, n.tag), true
+    t.time, t.changed = math.max(t.time, n.base + math.max(1, math.floor(weight * 1000 / R.shares(n.of)))), true
     if n.n > 0 then R.go_last(s, n) end
     n = n.up
   end
@@ -320,10 +315,8 @@ R.in_turn = function(s, parent)
   R.write_turn(s)
   s.read_turn = true
   local list, names = redis.call('ZRANGEBYLEX', KEYS[8], '[' .. parent .. '\0', '(' .. parent .. '\1', 'LIMIT', 0, 2), {}
-  for i, member in ipairs(list) do
-    local last = string.sub(member, #parent + 26)
-    names[i] = (parent == '' or string.byte(parent, -1) == 2) and parent .. last or parent .. '\1' .. last
-  end
+  local above = (parent == '' or string.byte(parent, -1) == 2) and parent or parent .. '\1'
+  for i, member in ipairs(list) do names[i] = above .. string.sub(member, #parent + 26) end
   R.fetch(s, names) -- also the second, which grant needs next
   s.top[parent] = names
   return names

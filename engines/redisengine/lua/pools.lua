@@ -41,12 +41,17 @@ end
 
 -- lanes returns the lanes of a key that wait, or did so before, in the order of their sets.
 R.lanes = function(s, k)
-  local names, list = {}, {}
-  for i, set in ipairs(s.sets) do names[i] = set .. '\2' .. k.name end
-  if names[1] then R.fetch(s, names) end
+  local all, list = k.lanes, {}
+  if not all or #all ~= #s.sets then
+    local names = {}
+    for i, set in ipairs(s.sets) do names[i] = set .. '\2' .. k.name end
+    if names[1] then R.fetch(s, names) end
+    all = {}
+    for i, name in ipairs(names) do all[i] = R.key(s, name) end
+    k.lanes = all
+  end
   if k.n > 0 or k.seq > 0 then list[1] = k end
-  for _, name in ipairs(names) do
-    local n = R.key(s, name)
+  for _, n in ipairs(all) do
     if n.n > 0 or n.seq > 0 then list[#list + 1] = n end
   end
   return list
@@ -74,12 +79,16 @@ R.held_up = function(s, k, list)
       first, first_place, at = id, place, leaf
     end
   end
-  return first and R.holds_up(s, k, (R.parse_id(first)), at.of)
+  if not first then return false end
+  local weight = R.parse_id(first)
+  at = at.of
+  while at ~= k and weight <= R.cap_of(s, at) - at.held do at = at.up end
+  return at == k and R.lacks(s, k, weight, 0)
 end
 
 -- before_other is before for lanes of different sets. What their keys hold of pools cannot be compared.
 R.before_other = function(a, b)
-  local x, y = R.level(a, a.of.held), R.level(b, b.of.held)
+  local x, y = math.floor(a.of.held * 100 / R.shares(a.of)), math.floor(b.of.held * 100 / R.shares(b.of))
   if x ~= y then return x < y end
   return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
 end
@@ -225,14 +234,16 @@ R.count_set = function(s, k, n)
   end
 end
 
-R.too_many_sets = function(s, set)
+-- waiting_sets returns how many sets of pools wait.
+R.waiting_sets = function(s)
   local n = 0
-  for other, tickets in pairs(s.waiting) do
+  for _, tickets in pairs(s.waiting) do
     if tickets > 0 then n = n + 1 end
-    if tickets > 0 and other == set then return false end
   end
-  return n >= MAX_SETS
+  return n
 end
+
+R.too_many_sets = function(s, set) return (s.waiting[set] or 0) == 0 and R.waiting_sets(s) >= MAX_SETS end
 
 -- set_pools has exactly these pools from now on.
 R.set_pools = function(s, there)

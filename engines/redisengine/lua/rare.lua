@@ -237,10 +237,10 @@ R.repair = function(s, first)
     for _, p in pairs(s.pools or {}) do p.used, p.reserved, p.shut = 0, 0, nil end
   end
   for _, k in pairs(s.keys or {[''] = s.only}) do
-    k.held, k.with, k.reserved, k.changed = 0, nil, 0, true
+    k.held, k.with, k.lanes, k.reserved, k.changed = 0, nil, nil, 0, true
     if first == 'q' then k.n, k.others, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, 0, nil, nil, nil end
   end
-  for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), R.parse_id(id), (R.takes(name))) end
+  for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), (R.parse_id(id)), (R.takes(name))) end
   if first == 'q' then return end
   for _, k in pairs(s.keys or {}) do
     if k == k.of and not k.inner then R.reposition(s, k) end

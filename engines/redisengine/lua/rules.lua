@@ -46,7 +46,7 @@ ask = function(s, q, id)
   local most, depth, pool = s.limit, 0, 0
   if not s.only then
     most, depth = R.most_of(s, k)
-    takes, set = R.takes(counted)
+    if string.find(counted, '\2', 1, true) then takes, set = R.takes(counted) end
   end
   if q.weight <= most and set then
     local limit
@@ -76,7 +76,8 @@ ask = function(s, q, id)
   end
   if not old_end and not s.only then
     k = R.asked(s, key)
-    takes, set = R.takes(key)
+    takes, set = '', nil
+    if string.find(key, '\2', 1, true) then takes, set = R.takes(key) end
     s.key_of[id] = key
   end
   local lane = set and R.lane(s, k, set) or k
@@ -178,11 +179,9 @@ grant = function(s, up_to)
     local weight, slot = R.parse_id(id)
     local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or k.set and R.ticket(s, id) and R.scarce(s, (R.takes(s.key_of[id]))) > 0
     local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
-    if lacking and lacking.reserved > 0 then
-      s.reserving.moved[#s.reserving.moved + 1] = lacking
-      R.reposition(s, lacking)
-    elseif lacking and s.turns > 0 then -- its cap was reduced
-      s.turns = s.turns - 1
+    if lacking and (lacking.reserved > 0 or s.turns > 0) then -- its cap was reduced, or what it has left is reserved
+      if lacking.reserved == 0 then s.turns = s.turns - 1 end
+      if s.reserving then s.reserving.moved[#s.reserving.moved + 1] = lacking end
       R.reposition(s, lacking)
     else
       local ticket, _, _, insist = R.ticket(s, id)
@@ -196,12 +195,12 @@ grant = function(s, up_to)
           s.all = true
           return
         end
-      elseif stops or s.turns == 0 then
+      elseif stops or s.turns <= 0 then
         if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
         s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
         return
       else
-      s.turns = s.turns - 1
+      s.turns = s.turns - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_TURN) or 0)
       if s.reserving then R.end_pass(s) end -- what was reserved before counts again from the start
       R.unqueue(s, id, k)
       if over then
@@ -212,7 +211,7 @@ grant = function(s, up_to)
         R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
       end
-      if granted and not s.only then R.served(s, k) else R.reposition(s, k.of) end
+      if granted and not s.only then R.served(s, k, weight) else R.reposition(s, k.of) end
       end
     end
   end
@@ -243,7 +242,7 @@ watch = function(s)
         if not list[1] then break end
         R.lookup_all(s, list)
         for _, id in ipairs(list) do
-          if s.turns == 0 then break end
+          if s.turns <= 0 then break end
           local ticket, _, _, insist = R.ticket(s, id)
           if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
             local news = R.tell(s, (R.via(s, id)))
@@ -384,7 +383,7 @@ take = function(s, id, weight, slotted, lease_end, of)
     s.slots = true
   end
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
-  if not s.only then R.hold(s, R.key_of(s, id), weight, (R.takes(s.key_of[id]))) end
+  if not s.only then R.hold(s, R.key_of(s, id), weight, s.pools and R.takes(s.key_of[id]) or '') end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -401,7 +400,7 @@ forget = function(s, id)
   local weight, slot = R.parse_id(id)
   local k = s.only or R.key_of(s, id)
   s.used, s.settled, s.moved = s.used - weight, false, true
-  if not s.only then R.hold(s, k, -weight, (R.takes(s.key_of[id]))) end
+  if not s.only then R.hold(s, k, -weight, s.pools and R.takes(s.key_of[id]) or '') end
   R.put(s, id, false)
   s.ends[id], s.removes = false, true
   if slot then
@@ -441,7 +440,7 @@ end,
 -- foreign, that is, no ticket: then it was not counted, and k is the key of the line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
-  k = s.only or place and R.lane_of(s, id) or k
+  k = s.only or place and (s.pools and R.lane_of(s, id) or R.key_of(s, id)) or k
   if place then
     R.put(s, id, false)
     s.queued = s.queued - 1

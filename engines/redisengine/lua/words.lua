@@ -116,6 +116,7 @@ local MAX_ENDS = 128 -- leases that one step ends
 local MAX_TOLD = 128 -- keepers that one step recalls
 local MAX_SWEPT = 128 -- keys aside that one step checks after the caps of keys have changed
 local MAX_SETS = 16 -- sets of pools that wait
+local SETS_PER_TURN = 4 -- for so many of them a ticket takes one turn more: each of their lanes is put to its place again
 local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 

@@ -16,5 +16,5 @@ func TestDemo(t *testing.T) {
 	if err := demo(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	page.Shows(t, "../../../docs/jobs.md", "cd examples/jobs && go run ./river", out.String())
+	page.Shows(t, "../../../docs/jobs.md", "cd examples/jobs && go run ./asynq     # or ./river", out.String())
 }

@@ -1,7 +1,7 @@
 // Command run measures what tenants wait for and hold when they share a semaphore, and
 // writes docs/shares.md of it.
 //
-//	bin/lab-shares-run          # at the root of the repository; ten minutes
+//	bin/lab-shares-run          # at the root of the repository; half an hour
 //	bin/lab-shares-run -draw    # the page alone, of the last results
 package main
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/history"
 	"sema/internal/fixture/local"
 	"sema/lab/shares"
@@ -26,26 +27,47 @@ type scene struct {
 	orders          []shares.Order
 	limit           int
 	caps            sema.Caps
+	pools           engine.Pools
 	tenants         []shares.Tenant
 	warm, time, end time.Duration
 }
 
 var scenes = []scene{
 	{
-		"light", orders, 20, sema.Caps{}, append(shares.Light(99, shares.Tenant{Callers: 1, Hold: 100 * time.Millisecond, Idle: time.Second}),
+		"light", orders, 20, sema.Caps{}, "", append(shares.Light(99, shares.Tenant{Callers: 1, Hold: 100 * time.Millisecond, Idle: time.Second}),
 			shares.Tenant{Key: "heavy", Callers: 1000, Hold: 100 * time.Millisecond}),
 		10 * time.Second, 45 * time.Second, 10 * time.Second,
 	},
 	{
-		"holds", orders, 20, sema.Caps{}, []shares.Tenant{{Key: "long", Callers: 40, Hold: 10 * time.Second}, {Key: "short", Callers: 40, Hold: 100 * time.Millisecond}},
+		"holds", orders, 20, sema.Caps{}, "", []shares.Tenant{{Key: "long", Callers: 40, Hold: 10 * time.Second}, {Key: "short", Callers: 40, Hold: 100 * time.Millisecond}},
 		20 * time.Second, 61 * time.Second, time.Second,
 	},
 	{
-		"levels", []shares.Order{shares.Come, shares.Flat, shares.Shares}, 40, sema.Caps{32, 4},
+		"levels", []shares.Order{shares.Come, shares.Flat, shares.Shares}, 40, sema.Caps{32, 4}, "",
 		slices.Concat(users("big", 1000, shares.Tenant{Callers: 1, Hold: time.Second}), organisations(50, shares.Tenant{Callers: 1, Hold: time.Second, Idle: 6 * time.Second})),
 		30 * time.Second, 100 * time.Second, 10 * time.Second,
 	},
+	{
+		"pools", []shares.Order{shares.InTurn, shares.AtOnce}, 1000, sema.Caps{}, there, append([]shares.Tenant{simulations}, others...),
+		25 * time.Second, 90 * time.Second, 5 * time.Second,
+	},
+	{
+		"wide", []shares.Order{shares.AtOnce}, 1000, sema.Caps{}, there, append([]shares.Tenant{wide}, others...),
+		5 * time.Second, 150 * time.Second, 40 * time.Second,
+	},
 }
+
+// What jobs of a laboratory take, with enough callers of each kind that some always wait.
+const there engine.Pools = "db=20,gpu=8,licence=4"
+
+var (
+	simulations = shares.Tenant{Key: "simulation", Callers: 40, Takes: "db=1,gpu=1,licence=1", Hold: 10 * time.Second}
+	others      = []shares.Tenant{
+		{Key: "training", Callers: 12, Takes: "gpu=1", Hold: 3 * time.Second},
+		{Key: "test", Callers: 60, Takes: "db=1", Hold: 85 * time.Millisecond},
+	}
+	wide = shares.Tenant{Key: "wide", Callers: 1, Takes: "db=8,gpu=8", Hold: time.Second, Idle: 20 * time.Second}
+)
 
 var orders = []shares.Order{shares.Come, shares.TwoLevel, shares.Shares}
 
@@ -90,7 +112,8 @@ type round struct {
 // tenant is what became of the callers of a kind.
 type tenant struct {
 	Served  int     `json:"served"`
-	P50     float64 `json:"p50_ms"` // of waits
+	Rate    float64 `json:"rate,omitempty"` // permits a second
+	P50     float64 `json:"p50_ms"`         // of waits
 	P99     float64 `json:"p99_ms"`
 	Longest float64 `json:"longest_ms"`
 	Held    float64 `json:"held"` // permits on average, of all of the kind
@@ -122,7 +145,8 @@ func play(ctx context.Context, rounds int, only string) (results, error) {
 				}
 				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", n+1, rounds, s.name, o)
 				played, err := shares.Play(ctx, "unix://"+server.Address, shares.World{
-					Name: fmt.Sprint(s.name, n, o), Order: o, Limit: s.limit, Caps: s.caps, Tenants: s.tenants, Processes: processes, Seed: uint64(n), For: s.time,
+					Name: fmt.Sprint(s.name, n, o), Order: o, Limit: s.limit, Caps: s.caps, Pools: s.pools, Tenants: s.tenants,
+					Processes: processes, Seed: uint64(n), For: s.time,
 				})
 				if err != nil {
 					return results{}, err
@@ -140,15 +164,35 @@ func (s scene) count(o shares.Order, played *history.Round) round {
 	waits := map[string][]float64{}
 	first := slices.MinFunc(played.Events, func(a, b history.Event) int { return int(a.At - b.At) }).At
 	from, to := first+int64(s.warm), first+int64(s.time-s.end)
+	add := func(key string, call, until int64) {
+		if call >= from && call < to {
+			waits[kindOf(key)] = append(waits[kindOf(key)], float64(until-call)/1e6)
+		}
+	}
 	for _, h := range played.Holdings(0) {
 		kind := kindOf(h.Key)
 		k := r.Kinds[kind]
 		k.Held += float64(max(0, min(h.Until, to)-max(h.From, from))) / float64(to-from)
 		if h.Call >= from && h.Call < to {
 			k.Served++
-			waits[kind] = append(waits[kind], float64(h.From-h.Call)/1e6)
 		}
+		if h.From >= from && h.From < to {
+			k.Rate += 1 / time.Duration(to-from).Seconds()
+		}
+		add(h.Key, h.Call, h.From)
 		r.Kinds[kind] = k
+	}
+	got, last := map[[2]int64]bool{}, int64(0)
+	for _, e := range played.Events {
+		last = max(last, e.At)
+		if e.Kind == history.Got {
+			got[[2]int64{int64(e.Worker), e.Op}] = true
+		}
+	}
+	for _, e := range played.Events { // who got nothing has waited until the end
+		if e.Kind == history.Call && !got[[2]int64{int64(e.Worker), e.Op}] {
+			add(e.Key, e.At, last)
+		}
 	}
 	for kind, all := range waits {
 		slices.Sort(all)

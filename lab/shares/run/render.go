@@ -26,6 +26,7 @@ var (
 	p99     figure = func(t tenant) float64 { return t.P99 }
 	longest figure = func(t tenant) float64 { return t.Longest }
 	held    figure = func(t tenant) float64 { return t.Held }
+	rate    figure = func(t tenant) float64 { return t.Rate }
 )
 
 // of is a figure of all rounds, in their order by size.
@@ -58,7 +59,16 @@ func (r results) render() (map[string][]byte, error) {
 	}
 	text, err := page.Fill(words, template.FuncMap{
 		"waits": r.waits, "held": r.held, "levels": r.levels, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
-		"p99": func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
+		"pools":  r.pools,
+		"widest": func() string { return show(slices.Max(r.of("wide", shares.AtOnce, "wide", longest))) },
+		"wide": func() (n int) {
+			for _, one := range r.Rounds {
+				n += one.Kinds["wide"].Served
+			}
+			return n
+		},
+		"beside": func(kind string) string { return perSecond(median(r.of("wide", shares.AtOnce, kind, rate))) },
+		"p99":    func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
 	}, r)
 	if err != nil {
 		return nil, err
@@ -141,4 +151,25 @@ func (r results) held() string {
 		fmt.Fprintf(&b, "| %s | %.1f | %.1f |\n", o, median(r.of("holds", o, "long", held)), median(r.of("holds", o, "short", held)))
 	}
 	return b.String()
+}
+
+// pools is the table of how many jobs of each kind begin.
+func (r results) pools() string {
+	var b strings.Builder
+	b.WriteString("| | simulations a second | trainings | tests |\n|---|---:|---:|---:|\n")
+	for _, o := range sceneOf("pools").orders {
+		fmt.Fprintf(&b, "| %s |", o)
+		for _, kind := range []string{"simulation", "training", "test"} {
+			fmt.Fprintf(&b, " %s |", perSecond(median(r.of("pools", o, kind, rate))))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func perSecond(n float64) string {
+	if n < 10 {
+		return fmt.Sprintf("%.2g", n)
+	}
+	return fmt.Sprintf("%.0f", n)
 }

@@ -12,7 +12,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -127,6 +127,8 @@ class Wish:
     slot: bool = False
     key: str | Sequence[str] = ""
     caps: tuple[int, ...] = ()
+    pools: Mapping[str, int] = field(default_factory=dict)
+    take: Mapping[str, int] = field(default_factory=dict)
     head_start: float = 0.0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
@@ -211,7 +213,8 @@ def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[R
         body: dict[str, Any] = {"limit": wish.limit, "lease_seconds": wish.lease, "wait_seconds": wait}
         for field_name, value, usual in (
             ("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False),
-            ("key", wish.key if isinstance(wish.key, str) else list(wish.key), ""), ("caps", list(wish.caps), []), ("head_start_seconds", wish.head_start, 0.0),
+            ("key", wish.key if isinstance(wish.key, str) else list(wish.key), ""), ("caps", list(wish.caps), []),
+            ("pools", dict(wish.pools), {}), ("take", dict(wish.take), {}), ("head_start_seconds", wish.head_start, 0.0),
         ):
             if value != usual:
                 body[field_name] = value
@@ -235,7 +238,7 @@ def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[R
             elif answer.status in (423, 429):
                 if now() >= deadline:
                     raise Unavailable(str(answer.body.get("detail", "no permit was free in time")))
-                pause = 0.0 if answer.status == 429 else 1.0
+                pause = 0.0 if answer.kind == "unavailable" else 1.0  # that came only after the wait
             elif answer.status == 410:
                 raise answer.lost()
             else:

@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -31,12 +31,13 @@ class Client:
         self._patience = patience
         self._context = context
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = ()) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
         how long the server waits for a process that vanished; permits are renewed after a third of it.
         caps: how much each key may hold, see acquire: first each key of one name, then each of two and of three, as in
-        (20, 4); stored with limit. 0, or none: as much as is free."""
-        return Semaphore(self, name, limit, lease, caps)
+        (20, 4); stored with limit. 0, or none: as much as is free. pools: further limits beside this one, of which
+        acquire takes some, as in {"gpu": 8}; stored with limit."""
+        return Semaphore(self, name, limit, lease, caps, pools)
 
     def _run(self, steps: Generator[Request | Pause, Answer | None, T], stopped: threading.Event) -> T:
         """Does what the steps want, until they end, or stopped is set."""
@@ -101,12 +102,13 @@ def keep_alive(sock: socket.socket) -> None:
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = ()) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
         self._client = client
-        self.name, self.limit, self.lease, self.caps = name, limit, lease, tuple(caps)
+        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, tuple(caps), dict(pools or {})
 
     def acquire(
-        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", head_start: float = 0.0,
+        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "",
+        take: Mapping[str, int] | None = None, head_start: float = 0.0,
     ) -> Permit:
         """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
 
@@ -118,10 +120,11 @@ class Semaphore:
         key: whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an
         organisation and a user of it, ("acme", "alice"). The permit counts for each of them. The key that holds the
         least for its share goes first, and within a key the caller that came first. Take keys from authentication: a
-        caller that makes up keys gets a share for each. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
+        caller that makes up keys gets a share for each. take: how much of pools it takes, as in {"gpu": 1}, all at once with its weight.
+        head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, head_start)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start)
         try:
             held = self._client._run(acquiring(wish, timeout, self._client._patience), threading.Event())
         except Unavailable:
@@ -131,10 +134,10 @@ class Semaphore:
             raise
         return Permit(self._client, held)
 
-    def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "") -> Permit | None:
+    def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", take: Mapping[str, int] | None = None) -> Permit | None:
         """A permit if one is free now, else None. Raises as acquire does."""
         try:
-            return self.acquire(0, weight=weight, label=label, slot=slot, key=key)
+            return self.acquire(0, weight=weight, label=label, slot=slot, key=key, take=take)
         except Unavailable:
             return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -43,12 +43,13 @@ class Client:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = ()) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
         how long the server waits for a process that vanished; permits are renewed after a third of it.
         caps: how much each key may hold, see acquire: first each key of one name, then each of two and of three, as in
-        (20, 4); stored with limit. 0, or none: as much as is free."""
-        return Semaphore(self, name, limit, lease, caps)
+        (20, 4); stored with limit. 0, or none: as much as is free. pools: further limits beside this one, of which
+        acquire takes some, as in {"gpu": 8}; stored with limit."""
+        return Semaphore(self, name, limit, lease, caps, pools)
 
     async def __aenter__(self) -> Client:
         return self
@@ -110,12 +111,13 @@ class Client:
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = ()) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
         self._client = client
-        self.name, self.limit, self.lease, self.caps = name, limit, lease, tuple(caps)
+        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, tuple(caps), dict(pools or {})
 
     async def acquire(
-        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", head_start: float = 0.0,
+        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "",
+        take: Mapping[str, int] | None = None, head_start: float = 0.0,
     ) -> Permit:
         """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
 
@@ -127,10 +129,11 @@ class Semaphore:
         key: whose the permit is, of those that share the semaphore: a tenant, or up to three names, such as an
         organisation and a user of it, ("acme", "alice"). The permit counts for each of them. The key that holds the
         least for its share goes first, and within a key the caller that came first. Take keys from authentication: a
-        caller that makes up keys gets a share for each. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
+        caller that makes up keys gets a share for each. take: how much of pools it takes, as in {"gpu": 1}, all at once with its weight.
+        head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, head_start)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start)
         try:
             held = await self._client._run(acquiring(wish, timeout, self._client._patience), waits=True)
         except Unavailable:
@@ -141,10 +144,10 @@ class Semaphore:
             raise
         return Permit(self._client, held)
 
-    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "") -> Permit | None:
+    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", take: Mapping[str, int] | None = None) -> Permit | None:
         """A permit if one is free now, else None. Raises as acquire does."""
         try:
-            return await self.acquire(0, weight=weight, label=label, slot=slot, key=key)
+            return await self.acquire(0, weight=weight, label=label, slot=slot, key=key, take=take)
         except Unavailable:
             return None
 

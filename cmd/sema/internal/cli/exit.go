@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
 
 	"sema"
 	"sema/engine"
-	"sema/internal/view"
 )
 
 // The exit codes beside those of the command that "sema run" runs. Most are
@@ -125,13 +123,12 @@ func (p *program) sortError(err error) (code int, try string) {
 		if weight.Key != "" {
 			words = append(words, "--key", quote(weight.Key.String()))
 		}
+		if weight.Pool != "" {
+			return exitUsage, p.command("limit", append(words, "--pool", weight.Pool+"=N")...) + ", with a larger N"
+		}
 		return exitUsage, p.command("limit", append(words, "N")...) + ", with a larger N"
 	case errors.As(err, &limit):
-		words := []string{quote(limit.Name), strconv.Itoa(limit.Wanted)}
-		if limit.StoredCaps != limit.WantedCaps {
-			words = append(words, "--caps", view.CapsText(limit.WantedCaps))
-		}
-		return exitUsage, p.command("limit", words...)
+		return exitUsage, p.command("limit", limitWords(limit)...)
 	case errors.Is(err, sema.ErrBusy):
 		return exitConflict, ""
 	case errors.Is(err, sema.ErrLost):

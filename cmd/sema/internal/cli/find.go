@@ -105,18 +105,20 @@ func revokeAll(ctx context.Context, e sema.Engine, list []view.FoundHolder) (rev
 func foundTable(t io.Writer, found *view.Found) {
 	keyed := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
 		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
-	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
-	row := func(name, permit, state string, key engine.Key, caller, host string, pid int, label string) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+	pooled := slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Takes != "" }) ||
+		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Takes != "" })
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%s%sCALLER\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"), takesCell(pooled, "TAKES"))
+	row := func(name, permit, state string, key engine.Key, takes engine.Pools, caller, host string, pid int, label string) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, keyCell(keyed, key), takesCell(pooled, takes), printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {
 		state := "holds"
 		if h.Revoked {
 			state = "revoked"
 		}
-		row(h.Name, h.Permit, state, h.Key, h.Caller, h.Host, h.PID, h.Label)
+		row(h.Name, h.Permit, state, h.Key, h.Takes, h.Caller, h.Host, h.PID, h.Label)
 	}
 	for _, w := range found.Waiters {
-		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Key, w.Caller, w.Host, w.PID, w.Label)
+		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Key, w.Takes, w.Caller, w.Host, w.PID, w.Label)
 	}
 }

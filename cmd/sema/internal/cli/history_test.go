@@ -33,8 +33,10 @@ func TestServeKeepsAHistory(t *testing.T) {
 	}
 	page("nightly", "goes on")
 	ok(t, env, "limit", "x", "3")
+	ok(t, env, "limit", "x", "--pool", "gpu=2")
+	ok(t, env, "limit", "x", "4", "--pool", "gpu=0", "--caps", "2")
 	ok(t, env, "release", "x", permit)
-	page("nightly", "gave it back", "sets the limit to 3")
+	page("nightly", "gave it back", "sets the limit to 3<", "sets pools gpu=2<", "sets the limit to 4, with caps 2 and pools gpu=0<")
 	s.end()
 	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
 		t.Errorf("%v %v", info, err)

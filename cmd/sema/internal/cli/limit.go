@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ import (
 
 const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset, unset it.
 
-  sema limit api 200 --caps 20,4
+  sema limit api 200 --caps 20,4 --pool gpu=6
   sema limit api --key acme/alice 6 --share 300
 
 A limit that is set is pinned: it stays when nobody uses the semaphore, and
@@ -25,15 +27,16 @@ After --unset the limit stays only while the semaphore is in use. "sema rm"
 removes an idle semaphore at once.
 
 With --caps 20,4, each key of one name (see sema run --key) may hold at most 20,
-and each of two names at most 4; - in a place, or no place, is no cap. With
---key acme/alice, N, --share and --unset are for that key only, and N counts
-for all below it. What a command leaves out stays as it is.`
+and each of two names at most 4; - in a place, or no place, is no cap. --pool is
+how much there is of pools (see sema run --take). With --key acme/alice, N,
+--share and --unset are for that key only, and N counts for all below it. What a
+command leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
-	unset, caps, key, share := false, sema.Caps{}, engine.Key(""), 0
+	unset, caps, pools, key, share := false, sema.Caps{}, engine.Pools(""), engine.Key(""), 0
 	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
-		rule := sema.Rule{Share: share}
+		rule := sema.Rule{Share: share, Pools: pools}
 		if len(args) == 2 {
 			var err error
 			if rule.Limit, err = strconv.Atoi(args[1]); err != nil {
@@ -48,16 +51,18 @@ func (p *program) limitCommand() *cobra.Command {
 				rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
 			}
 		}
-		set := len(args) == 2 || given("share") || given("caps")
+		set := len(args) == 2 || given("share") || given("caps") || given("pool")
 		switch {
 		case unset && set:
-			return usage("one of them", "--unset and N, --share or --caps exclude each other")
+			return usage("one of them", "--unset and N, --share, --caps or --pool exclude each other")
 		case given("share") && !given("key"):
 			return usage("--key K", "--share %d needs --key", share)
 		case given("share") && share == 0: // to the library it means as before
 			return usage("--share 100", "share 0: want 1 … %d", engine.MaxShare)
 		case given("key") && given("caps"):
 			return usage("one of them", "--key and --caps exclude each other")
+		case given("key") && given("pool"):
+			return usage("one of them", "--key and --pool exclude each other")
 		}
 		var before, after sema.State
 		err := p.operate(cmd.Context(), "limit", args[0], func(ctx context.Context, o *sema.Operator) (err error) {
@@ -84,7 +89,7 @@ func (p *program) limitCommand() *cobra.Command {
 		case given("key"):
 			return p.writeKey(args[0], key, after)
 		case p.json:
-			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List()}
+			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List(), Pools: append([]engine.PoolState{}, after.Pools...)}
 			if set && before.Limit > 0 {
 				doc.Previous = before.Limit
 			} else if set {
@@ -93,33 +98,49 @@ func (p *program) limitCommand() *cobra.Command {
 			return p.writeJSON(doc)
 		case unset:
 			return p.write("%d, and forgotten once idle\n", after.Limit)
-		case given("caps") && after.Caps == sema.Caps{}:
-			return p.write("%d, no caps\n", after.Limit)
-		case given("caps"):
-			return p.write("%d, caps %v\n", after.Limit, after.Caps)
 		}
-		return p.write("%d\n", after.Limit)
+		text := fmt.Sprint(after.Limit)
+		if given("caps") {
+			text += ", " + capsWords(after.Caps)
+		}
+		if given("pool") {
+			text += ", " + poolsWords(there(after))
+		}
+		return p.write("%s\n", text)
 	})
 	cmd.Flags().SortFlags = false
 	capsFlag(cmd, &caps, "how much each key of one name may hold, each of two names, each of three; - is no cap")
+	poolsFlag(cmd, &pools, "pool", 0, "how much there is of pools, of which others stay: gpu=6; 0 ends a pool")
 	keyFlag(cmd, &key, "print, set or unset the rule of this key: acme, or acme/alice")
 	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait beside it, 1 to 1000; a key without a share has 100")
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
   name, limit, pinned, caps (of keys of one name, of two, of three; 0: none;
-    zeros at the end are left out), previous (only with N or --caps: the limit
-    before, null: none)
+    zeros at the end are left out), pools (list of pool, limit, used, waiting),
+    previous (only with N, --caps or --pool: the limit before, null: none)
   with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap
     or a share of its own)`)
 	return cmd
 }
 
 type limitJSON struct {
-	Name     string `json:"name"`
-	Limit    int    `json:"limit"`
-	Pinned   bool   `json:"pinned"`
-	Caps     []int  `json:"caps"`
-	Previous any    `json:"previous,omitempty"` // only if it was set: a number, or null
+	Name     string             `json:"name"`
+	Limit    int                `json:"limit"`
+	Pinned   bool               `json:"pinned"`
+	Caps     []int              `json:"caps"`
+	Pools    []engine.PoolState `json:"pools"`
+	Previous any                `json:"previous,omitempty"` // only if it was set: a number, or null
+}
+
+// there is how much there is of each pool.
+func there(st sema.State) engine.Pools {
+	var list []string
+	for _, p := range st.Pools {
+		if p.Limit > 0 {
+			list = append(list, fmt.Sprintf("%s=%d", p.Pool, p.Limit))
+		}
+	}
+	return engine.Pools(strings.Join(list, ","))
 }
 
 type keyJSON struct {

@@ -68,7 +68,7 @@ func (l *live) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sema: waiting %s for %s", time.Since(l.began).Round(time.Second), l.w.name)
 	if ahead := l.w.ahead.Load(); ahead >= 0 {
-		fmt.Fprintf(&b, ", position %d%s", ahead+1, l.w.ofKey())
+		fmt.Fprintf(&b, ", position %d%s", ahead+1, l.w.ofQueue())
 	}
 	if st := l.state.Load(); st != nil && st.Limit > 0 {
 		var holders []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sema"
+	"sema/internal/view"
 )
 
 // heldVariable lists the permits under which a command runs, outermost first.
@@ -36,16 +37,25 @@ func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
 		case err != nil:
 			return err
 		}
-		ours, id := 0, ""
+		ours, id, pools := 0, "", map[string]int{}
 		for _, h := range st.Holders {
 			if slices.Contains(outer, h.ID) {
 				ours, id = ours+h.Weight, h.ID
+				for pool, n := range h.Takes.All() {
+					pools[pool] += n
+				}
 			}
 		}
-		if ours == 0 || ours+weight <= st.Limit {
-			return nil
+		const try = "another name for the inner semaphore, or env -u " + heldVariable + " in front of a command that outlives the outer one"
+		const self = "%q would wait for itself: this runs under its permit %s, and %d of %d%s are taken that way"
+		if ours > 0 && ours+weight > st.Limit {
+			return usage(try, self, w.name, id, ours, st.Limit, "")
 		}
-		return usage("another name for the inner semaphore, or env -u "+heldVariable+" in front of a command that outlives the outer one",
-			"%q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", w.name, id, ours, st.Limit)
+		for pool, n := range w.flags.takes.All() {
+			if p, ok := view.PoolOf(st, pool); ok && pools[pool] > 0 && pools[pool]+n > p.Limit {
+				return usage(try, self, w.name, id, pools[pool], p.Limit, " of "+pool)
+			}
+		}
+		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -16,10 +17,11 @@ import (
 )
 
 const showHelp = `Show a semaphore: its limit, its holders and its waiters, in the order of
-service. If keys share it (see sema run --key), the keys come first, at most a
-hundred of them, the one with the most waiters at the top, and those below a key
-behind it; then the waiters, key by key. What a key holds and who waits are with
-all below it. "acme itself" is acme's callers without a further name.`
+service. Pools (see sema run --take) have a line each. If keys share it (see sema
+run --key), the keys come first, at most a hundred of them, the one with the most
+waiters at the top, and those below a key behind it; then the waiters, key by
+key. What a key holds and who waits are with all below it. "acme itself" is
+acme's callers without a further name.`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
@@ -40,18 +42,19 @@ func (p *program) showCommand() *cobra.Command {
     three; 0: no such cap; zeros at the end are left out)
   adapting (missing if nobody finds the limit): min, max, bad (part of the time
     held that went badly in the last window, 0 to 1)
+  pools: list of pool, limit (0: an operator ended it), used, waiting
   keys: list of key (a text, or a list of several names; the last is "" for a
     key's own callers beside those below it), held, waiting, oldest_seconds, cap
     (0: none), share, ruled (it has a cap or a share of its own), full (its own
     permits are all that it waits for), before (how many keys beside it go before
     it), why
-  holders: list of permit, key, weight, slot (null: none), token (null: not
-    recorded), age_seconds (null: not recorded), lease_left_seconds,
-    revoked, host, pid, label, version (of sema, if known), caller (the
-    caller's own id of the permit)
-  waiters: list of position (from 1, in its key), permit, key, weight,
-    waiting_seconds, behind (how many more callers wait in its process), host,
-    pid, label, version, caller`)
+  holders: list of permit, key, takes (amounts by pool), weight, slot (null:
+    none), token (null: not recorded), age_seconds (null: not recorded),
+    lease_left_seconds, revoked, host, pid, label, version (of sema, if known),
+    caller (the caller's own id of the permit)
+  waiters: list of position (from 1, among those of its key that take the same
+    pools), permit, key, takes, weight, waiting_seconds, behind (how many more
+    callers wait in its process), host, pid, label, version, caller`)
 	return cmd
 }
 
@@ -73,28 +76,28 @@ func table(name string, st sema.State) string {
 			head += text + "\n"
 		}
 	}
-	shown, keyed := view.Of(name, st), len(st.Keys) > 0
-	return head + aligned(func(t io.Writer) { tableOfKeys(t, view.Tree(shown.Keys, st.Caps)) }) + aligned(func(t io.Writer) {
+	shown, keyed, pooled := view.Of(name, st), view.Keyed(st), len(st.Pools) > 0
+	return head + aligned(func(t io.Writer) { tableOfPools(t, st.Pools) }) + aligned(func(t io.Writer) { tableOfKeys(t, view.Tree(shown.Keys, st.Caps)) }) + aligned(func(t io.Writer) {
 		if len(st.Holders) > 0 {
-			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
+			fmt.Fprintf(t, "HOLDER\t%sWEIGHT\t%sHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"), takesCell(pooled, "TAKES"))
 		}
 		for _, h := range view.ByToken(st.Holders) {
 			revoked := ""
 			if h.Revoked {
 				revoked = " (revoked)"
 			}
-			fmt.Fprintf(t, "%s\t%s%d\t%s\t%s%s\t%s\n", h.ID, keyCell(keyed, h.Key), h.Weight, held(h), brief(h.Left), revoked, hostPIDLabel(h.Client))
+			fmt.Fprintf(t, "%s\t%s%d\t%s%s\t%s%s\t%s\n", h.ID, keyCell(keyed, h.Key), h.Weight, takesCell(pooled, h.Takes), held(h), brief(h.Left), revoked, hostPIDLabel(h.Client))
 		}
 	}) + aligned(func(t io.Writer) {
 		if len(st.Waiters) > 0 {
-			fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"))
+			fmt.Fprintf(t, "WAITER\t%sWEIGHT\t%sWAITING\tPOSITION\tHOST\tPID\tLABEL\n", keyCell(keyed, "KEY"), takesCell(pooled, "TAKES"))
 		}
 		for i, w := range st.Waiters {
 			behind := ""
 			if w.Behind > 0 {
 				behind = fmt.Sprintf(" (+%d)", w.Behind)
 			}
-			fmt.Fprintf(t, "%s\t%s%d\t%s\t%d\t%s%s\n", w.ID, keyCell(keyed, w.Key), w.Weight, brief(w.Waiting), shown.Waiters[i].Position, hostPIDLabel(w.Client), behind)
+			fmt.Fprintf(t, "%s\t%s%d\t%s%s\t%d\t%s%s\n", w.ID, keyCell(keyed, w.Key), w.Weight, takesCell(pooled, w.Takes), brief(w.Waiting), shown.Waiters[i].Position, hostPIDLabel(w.Client), behind)
 		}
 	})
 }
@@ -105,6 +108,24 @@ func keyCell(keyed bool, key engine.Key) string {
 		return ""
 	}
 	return printable(key.String(), 60) + "\t"
+}
+
+// takesCell is the cell of the pools that a permit takes, or its heading; a semaphore without pools has none.
+func takesCell(pooled bool, takes engine.Pools) string {
+	if !pooled {
+		return ""
+	}
+	return cmp.Or(string(takes), "-") + "\t"
+}
+
+// tableOfPools is the pools of a semaphore.
+func tableOfPools(t io.Writer, pools []engine.PoolState) {
+	for i, p := range pools {
+		if i == 0 {
+			fmt.Fprintf(t, "POOL\tLIMIT\tUSED\tWAITING\n")
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", printable(p.Pool, engine.MaxPool), p.Limit, p.Used, p.Waiting)
+	}
 }
 
 // held is how long a permit has been held, for an eye.

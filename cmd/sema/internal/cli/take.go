@@ -26,6 +26,8 @@ type takeFlags struct {
 	weight       int
 	key          engine.Key
 	caps         sema.Caps
+	takes        engine.Pools
+	pools        engine.Pools
 	headStart    time.Duration
 	wait         time.Duration
 	waitGiven    bool
@@ -51,9 +53,11 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 
 	keyFlag(cmd, &f.key, "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
 	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
+	poolsFlag(cmd, &f.takes, "take", 1, "what to take of pools, which are limits beside -n: gpu=1,licence=2; a run gets all of it at once, or waits")
+	poolsFlag(cmd, &f.pools, "pools", 1, "with -n: how much there is of each pool: gpu=8,licence=4 (default: there are no pools)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
-	lessUsed(cmd, "key", "caps", "head-start", "on-conflict")
+	lessUsed(cmd, "key", "caps", "take", "pools", "head-start", "on-conflict")
 }
 
 // policies are the values of --on-conflict.
@@ -68,6 +72,8 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
 	case cmd.Flags().Changed("caps") && !f.limitGiven:
 		return usage("--limit N", "--caps %s needs --limit", printable(cmd.Flag("caps").Value.String(), 60))
+	case f.pools != "" && !f.limitGiven:
+		return usage("--limit N", "--pools %s needs --limit", f.pools)
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
 	case f.wait < 0:
@@ -120,6 +126,21 @@ func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
 	}}, "caps", help)
 }
 
+// poolsFlag adds a flag for amounts of pools, each least or more. It may be given several times, each time
+// with other pools.
+func poolsFlag(cmd *cobra.Command, pools *engine.Pools, name string, least int, help string) {
+	cmd.Flags().Var(&read{by: func(text string) (err error) {
+		all := strings.TrimPrefix(string(*pools)+","+text, ",")
+		if *pools, err = engine.ParsePools(all, least); err == nil && text == "" {
+			err = errors.New("want amounts of pools")
+		}
+		if err != nil {
+			return usage("--"+name+" gpu=1,licence=2", "--%s %s: %v", name, quote(printable(text, 60)), err)
+		}
+		return nil
+	}}, name, help)
+}
+
 // tries reports whether there is no wait.
 func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0 }
 
@@ -142,7 +163,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.Observer, o.Patient, o.Caps = f.lease, w.observer(), true, f.caps
+	o.Lease, o.Observer, o.Patient, o.Caps, o.Pools = f.lease, w.observer(), true, f.caps, f.pools
 	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
 		o.OnConflict = sema.LimitStored
 	}
@@ -235,12 +256,15 @@ type watch struct {
 	granted atomic.Bool // the wait is over
 }
 
-// ofKey says whose queue the position is in, if there is one for each key.
-func (w *watch) ofKey() string {
-	if w.flags.key == "" {
-		return ""
+// ofQueue says which queue the position is in, if there is one for each key, or for those who take the same pools.
+func (w *watch) ofQueue() (text string) {
+	if w.flags.key != "" {
+		text = " of " + printable(w.flags.key.String(), 40)
 	}
-	return " of " + printable(w.flags.key.String(), 40)
+	if w.flags.takes != "" {
+		text += " for " + w.flags.takes.Names()
+	}
+	return text
 }
 
 // observer passes on what happens.
@@ -262,13 +286,15 @@ func (w *watch) observer() sema.Observer {
 			w.stored.Store(int64(e.Limit))
 			d, _ := errors.AsType[*sema.LimitError](e.Err)
 			if w.flags.limitGiven || w.flags.verbose {
-				stored, wanted, set := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted), ""
+				stored, wanted := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted)
 				if d.StoredCaps != d.WantedCaps {
-					stored, wanted = fmt.Sprintf("%d, %s", d.Stored, capsWords(d.StoredCaps)), fmt.Sprintf("%d, %s", d.Wanted, capsWords(d.WantedCaps))
-					set = " --caps " + view.CapsText(d.WantedCaps)
+					stored, wanted = stored+", "+capsWords(d.StoredCaps), wanted+", "+capsWords(d.WantedCaps)
 				}
-				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
-					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), d.Wanted, set)
+				if d.StoredPools != d.WantedPools {
+					stored, wanted = stored+", "+poolsWords(d.StoredPools), wanted+", "+poolsWords(d.WantedPools)
+				}
+				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s",
+					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), strings.Join(limitWords(d), " "))
 			}
 		},
 	}
@@ -279,6 +305,36 @@ func capsWords(caps sema.Caps) string {
 		return "no caps"
 	}
 	return "caps " + caps.String()
+}
+
+func poolsWords(pools engine.Pools) string {
+	if pools == "" {
+		return "no pools"
+	}
+	return "pools " + string(pools)
+}
+
+// limitWords are the words of sema limit that set what an error says is wanted.
+func limitWords(d *sema.LimitError) []string {
+	words := []string{quote(d.Name), fmt.Sprint(d.Wanted)}
+	if d.StoredCaps != d.WantedCaps {
+		words = append(words, "--caps", view.CapsText(d.WantedCaps))
+	}
+	var pools []string
+	for name, n := range d.WantedPools.All() {
+		if d.StoredPools.Of(name) != n {
+			pools = append(pools, fmt.Sprintf("%s=%d", name, n))
+		}
+	}
+	for name := range d.StoredPools.All() {
+		if d.WantedPools.Of(name) == 0 {
+			pools = append(pools, name+"=0")
+		}
+	}
+	if len(pools) > 0 {
+		words = append(words, "--pool", strings.Join(pools, ","))
+	}
+	return words
 }
 
 // note has a line said by the goroutine that has the terminal, without ever blocking.
@@ -344,6 +400,9 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 	if f.key != "" {
 		options = append(options, sema.For(f.key.Names()...))
 	}
+	for pool, n := range f.takes.All() {
+		options = append(options, sema.Take(pool, n))
+	}
 	if try {
 		return w.sem.TryAcquire(ctx, options...)
 	}
@@ -394,7 +453,7 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 		case <-w.moved:
 			live.draw()
 			if w.flags.verbose && !live.shown {
-				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofKey())
+				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofQueue())
 			}
 		case text := <-w.notes:
 			live.clear()
@@ -411,6 +470,12 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	switch {
 	case stopped != nil:
 		return stopped
+	case errors.Is(err, sema.ErrNoPool):
+		pool := w.flags.takes.Names()
+		if strings.Contains(pool, ",") {
+			pool = "POOL" // the error names it
+		}
+		return usage("--pools "+pool+"=N beside -n, or "+w.command("limit", quote(w.name), "--pool", pool+"=N"), "%v", err)
 	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
 	}
@@ -444,8 +509,28 @@ func (w *watch) explain(ctx context.Context, err error) error {
 			}
 		}
 	}
+	if w.flags.takes != "" {
+		key += " --take " + string(w.flags.takes)
+	}
+	for name := range w.flags.takes.All() {
+		if p, ok := view.PoolOf(st, name); ok {
+			whose += fmt.Sprintf("%d of %d of %s held, ", p.Used, p.Limit, name)
+		}
+	}
+	if _, busy := errors.AsType[*sema.BusyError](err); busy && tooManySets(st, w.flags.takes) {
+		whose = fmt.Sprintf("callers wait for %d other combinations of pools, ", engine.MaxPools)
+	}
 	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s%s", w.urlFlag(), quote(w.name), key),
 		"%q: no permit %s: %s%s%d of %d held, %d waiting", w.name, when, paused, whose, st.Used, st.Limit, st.Waiting())}
+}
+
+// tooManySets reports whether so many other combinations of pools are waited for that a caller who wants these may not wait.
+func tooManySets(st sema.State, takes engine.Pools) bool {
+	sets := map[string]bool{"": true, takes.Names(): true}
+	for _, waiter := range st.Waiters {
+		sets[waiter.Takes.Names()] = true
+	}
+	return takes != "" && len(sets) > engine.MaxPools+1
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left

@@ -14,15 +14,17 @@ import (
 )
 
 const whyHelp = `Say who is in front of a permit: who holds the semaphore, since when, and who
-waits. Without PERMIT it is about a run that would ask now, with weight -w and
-key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
-At a full key it lists only the holders of that key, and of the keys below it.
+waits. Without PERMIT it is about a run that would ask now, with weight -w, key
+--key and pools --take. With PERMIT it is about that waiter; "sema show NAME"
+lists waiters.
+At a full key it lists only the holders of that key, and of the keys below it;
+at a pool that lacks room, only those who hold some of it.
 
   sema why downloads
-  sema why api --key acme/alice`
+  sema why api --key acme/alice --take gpu=1`
 
 func (p *program) whyCommand() *cobra.Command {
-	weight, key := 1, engine.Key("")
+	weight, key, takes := 1, engine.Key(""), engine.Pools("")
 	cmd := p.newCommand("why [flags] NAME [PERMIT]", "Say who is in front, since when, and what they are", whyHelp, func(cmd *cobra.Command, args []string) error {
 		if weight < 1 {
 			return usage("-w 1", "weight %d: want 1 or more", weight)
@@ -31,9 +33,9 @@ func (p *program) whyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		w := whyOf(st, "", key, weight)
+		w := whyOf(st, "", key, takes, weight)
 		if len(args) == 2 {
-			w = whyOf(st, args[1], "", 0)
+			w = whyOf(st, args[1], "", "", 0)
 			if w.weight == 0 {
 				return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
 			}
@@ -45,14 +47,17 @@ func (p *program) whyCommand() *cobra.Command {
 	})
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
 	keyFlag(cmd, &key, "without PERMIT: key of the run that would ask")
+	poolsFlag(cmd, &takes, "take", 1, "without PERMIT: what the run that would ask takes of pools: gpu=1,licence=2")
 	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
   name, limit, used, permit ("" without PERMIT), key (a text, or a list of several
-    names), weight, waits (false: it holds the permit, or would get one at once),
-    reason (what is in front, at the last name of the key first), position
-    (from 1, among those of its key; 0: it does not wait), weight_before (of the
-    waiters of its key before it)
+    names), takes (amounts by pool), weight, waits (false: it holds the permit, or
+    would get one at once),
+    reason (what is in front, at the last name of the key first, at pools last),
+    position (from 1, among those of its key that take the same pools; 0: it does
+    not wait), weight_before (of those of them that are before it)
   holders, before: lists as "sema show --json" has them as holders and waiters;
-    at a full key, holders are those of that key and of the keys below it`)
+    at a full key, holders are those of that key and of the keys below it; at a
+    pool that lacks room, those who hold some of it`)
 	return cmd
 }
 
@@ -61,30 +66,31 @@ type why struct {
 	st       sema.State
 	permit   string
 	key      engine.Key
+	takes    engine.Pools
 	weight   int // 0: there is no such permit
 	position int // 0: it does not wait
 	before   []engine.Waiter
 	ahead    int // weight of those
 }
 
-// whyOf finds a permit by its id; "" is one that would be asked for now, for a key.
-func whyOf(st sema.State, permit string, key engine.Key, weight int) why {
-	w := why{st: st, permit: permit, key: key, weight: weight}
+// whyOf finds a permit by its id; "" is one that would be asked for now, for a key and with some of pools.
+func whyOf(st sema.State, permit string, key engine.Key, takes engine.Pools, weight int) why {
+	w := why{st: st, permit: permit, key: key, takes: takes, weight: weight}
 	for _, h := range st.Holders {
 		if h.ID == permit {
-			w.weight, w.key = h.Weight, h.Key
+			w.weight, w.key, w.takes = h.Weight, h.Key, h.Takes
 			return w
 		}
 	}
 	at := len(st.Waiters)
 	for i, waiter := range st.Waiters {
 		if waiter.ID == permit {
-			at, w.weight, w.key = i, waiter.Weight, waiter.Key
+			at, w.weight, w.key, w.takes = i, waiter.Weight, waiter.Key, waiter.Takes
 			break
 		}
 	}
 	for _, waiter := range st.Waiters[:at] {
-		if waiter.Key == w.key {
+		if view.Beside(waiter, engine.Waiter{Key: w.key, Takes: w.takes}) {
 			w.before = append(w.before, waiter)
 			w.ahead += waiter.Weight
 		}
@@ -97,11 +103,13 @@ func whyOf(st sema.State, permit string, key engine.Key, weight int) why {
 
 // free reports whether a permit that is asked for now is granted at once.
 func (w why) free() bool {
-	return view.Why(w.asked(), w.key, w.weight, len(w.before)) == view.Served && (len(w.st.Waiters) == 0 || !w.keyless())
+	return view.Why(w.asked(), w.key, w.takes, w.weight, len(w.before)) == view.Served && (len(w.st.Waiters) == 0 || !w.keyless())
 }
 
-// keyless reports whether nothing tells keys apart.
-func (w why) keyless() bool { return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) }
+// keyless reports whether nothing tells keys apart, nor would with the permit.
+func (w why) keyless() bool {
+	return len(w.st.Keys) == 0 && w.st.Caps == (sema.Caps{}) && w.key == ""
+}
 
 // reason is the answer in a few words.
 func (w why) reason() string {
@@ -111,7 +119,7 @@ func (w why) reason() string {
 	case w.position == 0:
 		return "nothing: the permit is held"
 	}
-	return view.Why(w.asked(), w.key, w.weight, len(w.before))
+	return view.Why(w.asked(), w.key, w.takes, w.weight, len(w.before))
 }
 
 // asked is the state as it is once the permit has been asked for.
@@ -129,16 +137,21 @@ func (w why) asked() sema.State {
 		}
 	}
 	first := len(w.before) == 0 // the permit is the first that this key waits for
+	lanes, _ := view.Lanes(w.st)
+	waits := func(k engine.KeyState) bool {
+		_, waits := lanes[view.Lane{Key: k.Key, Set: w.takes.Names()}]
+		return k.InTurn && (waits || len(w.st.Pools) == 0)
+	}
 	for _, k := range view.Path(st, w.key) {
 		st.Keys = slices.DeleteFunc(st.Keys, func(o engine.KeyState) bool { return o.Key == k.Key })
 		if first {
-			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
+			k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap || k.Full && k.Waiting > 0 && len(st.Pools) > 0
 		}
-		if first && !k.InTurn {
+		if first && !waits(k) {
 			k.Before = 0
 			for _, o := range st.Keys {
 				// Of two that hold as much, the one that waits already goes first.
-				if o.InTurn && o.Key.Above() == k.Key.Above() && o.Held*engine.DefaultShare/o.Share <= k.Held*engine.DefaultShare/k.Share {
+				if waits(o) && o.Key.Above() == k.Key.Above() && view.HeldFor(st, o, w.takes)*engine.DefaultShare/o.Share <= view.HeldFor(st, k, w.takes)*engine.DefaultShare/k.Share {
 					k.Before++
 				}
 			}
@@ -149,11 +162,17 @@ func (w why) asked() sema.State {
 	return st
 }
 
-// holders are those whose releases help: those of the full key with the most names, or else all.
+// holders are those whose releases help: those of the full key with the most names, else those of a pool that
+// lacks room, or else all.
 func (w why) holders() []engine.Holder {
 	for _, k := range view.Path(w.asked(), w.key) {
 		if k.Cap > 0 && k.Held+w.weight > k.Cap {
 			return slices.DeleteFunc(slices.Clone(w.st.Holders), func(h engine.Holder) bool { return h.Key.First(k.Key.Level()) != k.Key })
+		}
+	}
+	for name, n := range w.takes.All() {
+		if p, ok := view.PoolOf(w.st, name); ok && p.Used+n > p.Limit {
+			return slices.DeleteFunc(slices.Clone(w.st.Holders), func(h engine.Holder) bool { return h.Takes.Of(name) == 0 })
 		}
 	}
 	return w.st.Holders
@@ -168,22 +187,25 @@ func (w why) text(t io.Writer, name string) {
 	case w.key != "":
 		subject += " for " + printable(w.key.String(), 60)
 	}
+	if w.permit == "" && w.takes != "" {
+		subject += " with " + string(w.takes)
+	}
 	fmt.Fprintf(t, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.holders())+len(w.before) == 0 {
 		return
 	}
-	keyed := len(w.st.Keys) > 0
-	fmt.Fprintf(t, "WHO\t%sWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n", keyCell(keyed, "KEY"))
+	keyed, pooled := view.Keyed(w.st), len(w.st.Pools) > 0
+	fmt.Fprintf(t, "WHO\t%sWEIGHT\t%sSINCE\tHOST\tPID\tPERMIT\tWHAT\n", keyCell(keyed, "KEY"), takesCell(pooled, "TAKES"))
 	for _, h := range view.ByToken(w.holders()) {
 		who := "holds"
 		if h.Revoked {
 			who = "holds, revoked"
 		}
-		fmt.Fprintf(t, "%s\t%s%d\t%s\t%s\t%d\t%s\t%s\n", who, keyCell(keyed, h.Key), h.Weight, held(h),
+		fmt.Fprintf(t, "%s\t%s%d\t%s%s\t%s\t%d\t%s\t%s\n", who, keyCell(keyed, h.Key), h.Weight, takesCell(pooled, h.Takes), held(h),
 			printable(h.Client.Host, 60), h.Client.PID, h.ID, printable(h.Client.Label, 60))
 	}
 	for _, x := range w.before {
-		fmt.Fprintf(t, "waits\t%s%d\t%s\t%s\t%d\t%s\t%s\n", keyCell(keyed, x.Key), x.Weight, brief(x.Waiting),
+		fmt.Fprintf(t, "waits\t%s%d\t%s%s\t%s\t%d\t%s\t%s\n", keyCell(keyed, x.Key), x.Weight, takesCell(pooled, x.Takes), brief(x.Waiting),
 			printable(x.Client.Host, 60), x.Client.PID, x.ID, printable(x.Client.Label, 60))
 	}
 }
@@ -194,6 +216,7 @@ type whyJSON struct {
 	Used     int           `json:"used"`
 	Permit   string        `json:"permit"`
 	Key      engine.Key    `json:"key"`
+	Takes    engine.Pools  `json:"takes"`
 	Weight   int           `json:"weight"`
 	Waits    bool          `json:"waits"`
 	Reason   string        `json:"reason"`
@@ -208,7 +231,7 @@ func (w why) json(name string) whyJSON {
 	part.Holders, part.Waiters = w.holders(), w.before
 	shown := view.Of(name, part)
 	return whyJSON{
-		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Key: w.key, Weight: w.weight,
+		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Key: w.key, Takes: w.takes, Weight: w.weight,
 		Waits: w.position > 0, Reason: w.reason(), Position: w.position, Ahead: w.ahead,
 		Holders: shown.Holders, Before: shown.Waiters,
 	}

@@ -416,6 +416,40 @@ func TestTheKeysBelowAKey(t *testing.T) {
 	})
 }
 
+// Pools are in the head of a semaphore's view, those first that most wait for, and what a permit takes of them beside its id.
+func TestThePoolsOfASemaphore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		s, err := sema.New(e, "jobs", 9, &sema.Options{Pools: "db=3,gpu=2,licence=4"})
+		expect.OK(t, err)
+		defer func() { _ = s.Close() }()
+		p, err := s.Acquire(t.Context(), sema.Take("gpu", 2), sema.Take("licence", 1))
+		expect.OK(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := make(chan error, 1)
+		go func() { _, err := s.Acquire(ctx, sema.Take("gpu", 1)); waiting <- err }()
+		synctest.Wait()
+		v := viewed(t, e, Options{})
+		v.until("> jobs")
+		v.key("enter")
+		v.until("1 waiting  gpu 2/2  db 0/3")
+		v.until("takes gpu=2,licence=1")
+		v.key("end")
+		v.until("takes gpu=1")
+		v.until("waits: 1 of gpu wanted, 0 of 2 free")
+		v.fits()
+		if strings.Contains(v.screen(), "KEY") {
+			t.Errorf("a semaphore without keys:\n%s", v.screen())
+		}
+		cancel()
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		expect.OK(t, p.Release())
+	})
+}
+
 // semaphoreOf is a client of a semaphore that keys share.
 func semaphoreOf(t *testing.T, e sema.Engine, name string, limit int, caps sema.Caps) *sema.Semaphore {
 	t.Helper()

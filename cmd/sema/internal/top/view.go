@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -168,6 +169,9 @@ func (m *model) viewOne() []string {
 		if text := view.Adapts(st); text != "" {
 			head += "  " + text
 		}
+		for _, p := range slices.SortedStableFunc(slices.Values(st.Pools), func(a, b engine.PoolState) int { return b.Waiting - a.Waiting }) {
+			head += fmt.Sprintf("  %s %d/%d", clean(p.Pool), p.Used, p.Limit) // there may be no room for all
+		}
 		if n := len(m.one.keys); n > 0 {
 			head += fmt.Sprintf("  %d keys", n)
 			if st.Caps != (engine.Caps{}) {
@@ -245,11 +249,14 @@ func (m *model) wide(state, key, weight, since, lease, host, pid, label string) 
 func (m *model) detail() []string {
 	st := m.one.state
 	id := "permit " + clean(m.id())
-	of := func(k engine.Key) string {
-		if len(m.one.keys) == 0 {
-			return ""
+	of := func(k engine.Key, takes engine.Pools) (text string) {
+		if len(m.one.keys) > 0 {
+			text = "  key " + keyName(k)
 		}
-		return "  key " + keyName(k)
+		if takes != "" {
+			text += "  takes " + clean(string(takes))
+		}
+		return text
 	}
 	if m.row < len(st.Holders) {
 		h := st.Holders[m.row]
@@ -260,11 +267,11 @@ func (m *model) detail() []string {
 		if h.Revoked {
 			text += ", revoked: its holder learns of it at its next renewal"
 		}
-		return []string{m.line(plain, id+of(h.Key)), m.line(plain, text)}
+		return []string{m.line(plain, id+of(h.Key, h.Takes)), m.line(plain, text)}
 	}
 	w := m.row - len(st.Holders)
 	waiter := st.Waiters[w]
-	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Weight, view.Before(st, w))))}
+	return []string{m.line(plain, id+of(waiter.Key, waiter.Takes)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Takes, waiter.Weight, view.Before(st, w))))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the
