@@ -33,6 +33,7 @@ type oracle struct {
 	time  map[string]int64 // of the keys above them, virtual
 	seq   int64
 	pass  reserving
+	turns int // how many tickets the step may still serve or drop, fewer with many sets, and how many smaller caps it may look at
 
 	known map[place]*wish // the first, until something changes
 	stood map[place]bool  // whether it is full
@@ -93,6 +94,7 @@ func lineOf(key string) (line []string) {
 // step carries out a request. It returns the answer, and the grants in their order.
 func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grants []engine.ID) {
 	o.changed()
+	o.turns = 32
 	for _, w := range slices.Clone(o.held) {
 		if w.end <= now {
 			o.giveBack(w)
@@ -276,9 +278,10 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	}
 	for !o.paused {
 		w, drop := o.next(now, upTo)
-		if w == nil {
+		if w == nil || o.turns <= 0 {
 			return grants
 		}
+		o.turns -= 1 + len(slices.DeleteFunc(o.sets(everything), func(set string) bool { return set == "" }))/4
 		o.endPass()
 		if drop {
 			o.drop(w.id)
@@ -307,6 +310,12 @@ func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 		}
 		i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, sight{o.caps, p.kept}) })
 		if i >= 0 && w.line[i] != everything {
+			if p.kept[w.line[i]] == 0 {
+				if o.turns <= 0 {
+					return nil, false
+				}
+				o.turns--
+			}
 			if len(p.kept) > 0 {
 				p.moved = append(p.moved, w.line[i:])
 			}
