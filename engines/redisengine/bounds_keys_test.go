@@ -66,9 +66,9 @@ func TestStepsOfPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := boundsSize(t)
 	c := newCrowd(t, n)
-	c.keys, c.orgs, c.pools = n/10, 10, "a=1,b=1,c=1,d=1,e=1"
+	c.keys, c.orgs, c.pools = n/10, 10, "a=1,b=1,c=1,d=1,e=1,z=1"
 	for bits := 1; bits <= engine.MaxPools; bits++ {
-		takes := map[string]int{}
+		takes := map[string]int{"z": 1} // so that one is served at a time
 		for i, pool := range []string{"a", "b", "c", "d", "e"} {
 			if bits&(1<<i) != 0 {
 				takes[pool] = 1
@@ -89,7 +89,7 @@ func TestStepsOfPoolsAreBounded(t *testing.T) {
 	}
 	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys and %d sets wait", n, c.keys, len(c.takes)), head, head.request(protocol.Release, 1, 0))
 	c.measured("each pool has room for all", func() {
-		c.step(head, protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(fmt.Sprintf("a=%d,b=%d,c=%d,d=%d,e=%d", n, n, n, n, n)), Pin: true})
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(fmt.Sprintf("a=%[1]d,b=%[1]d,c=%[1]d,d=%[1]d,e=%[1]d,z=%[1]d", n)), Pin: true})
 		c.goOn("larger pools", func() bool { return c.queued() == 0 })
 	})
 }

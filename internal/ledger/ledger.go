@@ -309,7 +309,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	} else {
 		l.grant(now, last)
 	}
-	left := len(l.keys.pools) > 0 && l.leftFor(k, takes, r)
+	left := len(l.keys.pools) > 0 && l.leftFor(k, r.ID.Weight, takes)
 	l.endPass()
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.forgetUnused(k) // the request may name another key than its ticket had

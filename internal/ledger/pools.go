@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"sema/engine"
-	"sema/internal/protocol"
 )
 
 // A pool is a further limit beside the tree of keys. A ticket takes all that it wants in one step, or
@@ -86,19 +85,13 @@ func (l *Ledger) fitPools(takes engine.Pools) bool {
 	return true
 }
 
-// leftFor reports whether an ask fits what all that wait leave, and nobody of its set or of its path goes first.
-func (l *Ledger) leftFor(k *key, takes engine.Pools, r *protocol.Request) bool {
-	set := takes.Names()
-	if !l.pass.all || !l.fits(k, r.ID.Weight, takes) {
+// leftFor reports whether a weight and amounts fit what all that wait leave, and nobody of their set or path stands aside.
+func (l *Ledger) leftFor(k *key, weight int, takes engine.Pools) bool {
+	if !l.pass.all || !l.fits(k, weight, takes) {
 		return false
 	}
-	for name := range takes.All() {
-		if l.keys.pools[name].shut {
-			return false
-		}
-	}
 	for n := k.leaf(); n.up != nil; n = n.up {
-		if at := n.lane(set); at != nil && (at.where == full || len(at.queue) > 0 && at.queue[0].id != r.ID) || l.heldUp(n) {
+		if at := n.lane(takes.Names()); at != nil && at.where == full || l.heldUp(n) {
 			return false
 		}
 	}

@@ -176,14 +176,12 @@ R.fit = function(s, takes)
   return true
 end
 
--- left_for reports whether an ask fits what all that wait leave, and nobody of its set or of its path goes first. k is its
--- leaf.
-R.left_for = function(s, k, id, weight, takes, set)
-  if weight > s.limit - s.used - s.reserved or not R.has_room(s, k, weight) or not R.fit(s, takes) or set and not R.is_open(s, set) then return false end
-  local leaf = k
+-- left_for reports whether a weight and amounts fit what all that wait leave, and nobody of their set or path stands
+-- aside. k is the leaf.
+R.left_for = function(s, k, weight, takes, set)
+  if weight > s.limit - s.used - s.reserved or not R.has_room(s, k, weight) or not R.fit(s, takes) then return false end
   while k do
-    local n = R.lane(s, k, set)
-    if n.where == 2 or k == leaf and n.n > 0 and R.head(s, n) ~= id or R.held_up(s, k) then return false end
+    if R.lane(s, k, set).where == 2 or R.held_up(s, k) then return false end
     k = k.up
   end
   return true

@@ -60,7 +60,7 @@ ask = function(s, q, id)
   local place = s.now - q.waited
   if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
   if s.pools then
-    left = s.all and R.left_for(s, k, id, q.weight, takes, set)
+    left = s.all and R.left_for(s, k, q.weight, takes, set)
     R.end_pass(s)
   end
   local old_end, old_place, old_insist, _
