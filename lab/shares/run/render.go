@@ -61,12 +61,6 @@ func (r results) render() (map[string][]byte, error) {
 		"waits": r.waits, "held": r.held, "levels": r.levels, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
 		"pools":  r.pools,
 		"widest": func() string { return show(slices.Max(r.of("wide", shares.AtOnce, "wide", longest))) },
-		"wide": func() (n int) {
-			for _, one := range r.Rounds {
-				n += one.Kinds["wide"].Served
-			}
-			return n
-		},
 		"beside": func(kind string) string { return perSecond(median(r.of("wide", shares.AtOnce, kind, rate))) },
 		"p99":    func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
 	}, r)
