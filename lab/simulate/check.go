@@ -169,6 +169,11 @@ func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[strin
 	if !waits || l.Paused || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
+	for client, n := range news { // beside pools it may be another one that goes on, with a ticket that was looked at before
+		if k.w.pools != "" && asks(n) && k.w.server.reach[client] {
+			return
+		}
+	}
 	if n := news[head.Client]; n == nil || !asks(n) {
 		k.w.fail("wake-up: a step leaves %v in the queue with %d of %d held", head, l.used, l.Limit)
 	}
