@@ -103,7 +103,7 @@ var planted = []struct {
 	{"what is kept free of a pool is not given up", poolsFile, "p.reserved, p.shut = 0, false", "p.shut = false", false},
 	{"weight that is kept free is not given up", poolsFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},
 	{"a key that was set aside for what is kept free stays there", poolsFile, "\t\tl.reposition(k)\n", "\t\t_ = k\n", false},
-	{"an ask takes what is kept free", poolsFile, "if !l.pass.all || !l.fits(k, r.ID.Weight, takes) {", "if !l.pass.all {", false},
+	{"an ask takes what is kept free", poolsFile, "if !l.pass.all || !l.fits(k, weight, takes) {", "if !l.pass.all {", false},
 	{"a level counts what a key holds without the pool", keysFile, "n.key.level(n.heldOf())", "n.key.level(n.key.held)", false},
 	{"sets of pools share a seat", keysFile, "\t\tif n.waiting > 0 {\n\t\t\tl.goLast(n)\n\t\t}\n", "\t\tfor _, n := range k.lanes {\n\t\t\tif l.stepOut(n); n.waiting > 0 {\n\t\t\t\tl.goLast(n)\n\t\t\t}\n\t\t}\n", false},
 	{"a wide ticket of a key is passed by those who want other pools", keysFile, "all := len(k.lanes) > 1 && l.heldUp(k)", "all := false", true},
