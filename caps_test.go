@@ -25,8 +25,9 @@ func wantArgument(t *testing.T, err error, what string) {
 // Caps that cannot be are refused before anything is asked of the engine.
 func TestBadCapsAreRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
-		o := operator(t, e)
-		for _, bad := range []sema.Caps{{-1}, {2, -1}, {0, 0, -1}, {sema.MaxLimit + 1}, {0, sema.MaxLimit + 1}} {
+		o, above := operator(t, e), sema.MaxLimit
+		above++ // below 0 where an int has 32 bits
+		for _, bad := range []sema.Caps{{-1}, {2, -1}, {0, 0, -1}, {above}, {0, above}} {
 			_, err := sema.New(e, "y", 1, &sema.Options{Caps: bad})
 			wantArgument(t, err, "cap")
 			wantArgument(t, o.Set(t.Context(), sema.Rule{Caps: bad}), "cap")
