@@ -520,6 +520,7 @@ func TestLimitsPerKey(t *testing.T) {
 				if !errors.Is(err, sema.ErrBusy) {
 					t.Errorf("%s: %v, want nothing free", c.host, err)
 				}
+				expect.Until(t, "nobody waits", func() bool { st, err := sem.State(t.Context()); return err == nil && st.Waiting() == 0 }) // else it counts for the next
 				continue
 			}
 			expect.OK(t, err)
