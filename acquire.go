@@ -61,7 +61,7 @@ func For(path ...string) AcquireOption {
 
 // Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
-// nobody holds one pool while it waits for another. Who waits for a pool holds up those alone that want some of it.
+// nobody holds one pool while it waits for another. A caller that waits for a pool holds up those alone that want some of it.
 // The first that waits for a pool keeps free for itself all that it wants, so that one that wants much is not passed for
 // ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
 // 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such

@@ -54,8 +54,8 @@ type Rule struct {
 	Caps engine.Caps
 
 	// Pools are how much there is of some pools from now on, see Options.Pools; 0 ends one: "gpu=6,licence=0". Those that it
-	// does not name stay. They are of the semaphore alone. Of a smaller pool nothing is taken back: who waits for it does so
-	// until enough came back.
+	// does not name stay. They are of the semaphore alone. Of a smaller pool nothing is taken back: its waiters
+	// wait until enough came back.
 	Pools engine.Pools
 
 	// Share is how much of the semaphore a key gets while several wait, beside the shares of

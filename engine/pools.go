@@ -48,16 +48,17 @@ func isNoneOfPool(r rune) bool {
 
 // ParsePools reads a text of amounts in any order. The error is an *ArgumentError.
 func ParsePools(text string, least int) (Pools, error) {
+	if text == "" {
+		return "", nil
+	}
 	amounts := map[string]int{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, n, _ := strings.Cut(part, "=")
 		amount, err := strconv.Atoi(n)
-		if _, twice := amounts[name]; text != "" && (err != nil || twice) {
+		if _, twice := amounts[name]; err != nil || twice {
 			return "", &ArgumentError{What: "pools", Value: text, Want: `each pool once and its amount, such as "gpu=1,licence=2"`}
 		}
-		if text != "" {
-			amounts[name] = amount
-		}
+		amounts[name] = amount
 	}
 	return NewPools(amounts, least)
 }
@@ -99,9 +100,6 @@ func (p Pools) Of(name string) int {
 
 // Names are the names, with commas between: "gpu,licence".
 func (p Pools) Names() string {
-	if p == "" {
-		return ""
-	}
 	var names []string
 	for name := range p.All() {
 		names = append(names, name)
@@ -109,21 +107,11 @@ func (p Pools) Names() string {
 	return strings.Join(names, ",")
 }
 
-// Map is the amounts by name; nil for "".
-func (p Pools) Map() map[string]int {
-	if p == "" {
-		return nil
-	}
-	return maps.Collect(p.All())
-}
+// Map is the amounts by name. It is not nil.
+func (p Pools) Map() map[string]int { return maps.Collect(p.All()) }
 
 // MarshalJSON implements json.Marshaler: an object with the amounts by name.
-func (p Pools) MarshalJSON() ([]byte, error) {
-	if p == "" {
-		return []byte("{}"), nil
-	}
-	return json.Marshal(p.Map())
-}
+func (p Pools) MarshalJSON() ([]byte, error) { return json.Marshal(p.Map()) }
 
 // UnmarshalJSON implements json.Unmarshaler. Amounts may be 0, see NewPools.
 func (p *Pools) UnmarshalJSON(text []byte) (err error) {

@@ -285,7 +285,7 @@ var poolTests = []test{
 		for i := range engine.MaxPools {
 			many = append(many, fmt.Sprintf("p%d=1", i))
 		}
-		e.release(e.acquire(s, 1, sema.For(strings.Repeat("k", 249)), sema.Take("gpu", 1))) // 255 bytes with what it takes
+		e.release(e.acquire(s, 1, sema.For(strings.Repeat("k", 249)), sema.Take("gpu", 1))) // the key and the amounts have 255 bytes
 		e.bad("a pool more than there may be", e.operator().Set(e.ctx(), sema.Rule{Limit: 4, Pools: engine.Pools(strings.Join(many, ","))}), "pools")
 		if st := e.state(s); st.Limit != 3 || len(st.Pools) != 1 {
 			e.Errorf("%+v", st)

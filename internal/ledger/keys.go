@@ -197,12 +197,12 @@ func (n *lane) first() *ticket {
 	return nil
 }
 
-// first is the ticket of a key that is served first, of the lanes that are open; nil: none is in turn.
-func (k *key) first(open func(*lane) bool) (first *ticket) {
+// first is the ticket of a key that is served first, of the lanes that skip does not pick; nil: none is in turn.
+func (k *key) first(skip func(*lane) bool) (first *ticket) {
 	var of *lane
 	for _, n := range k.lanes {
 		t := n.first()
-		if t == nil || !open(n) {
+		if t == nil || skip != nil && skip(n) {
 			continue
 		}
 		if len(n.turn) > 0 {
@@ -222,9 +222,6 @@ func (n *lane) beforeOther(o *lane) int {
 
 // level is how many whole shares a key has with a weight.
 func (k *key) level(weight int) int { return weight * engine.DefaultShare / k.shares() }
-
-// anyLane is for first.
-func anyLane(*lane) bool { return true }
 
 // capOf is how much weight a key may hold.
 func (l *Ledger) capOf(k *key) int {
@@ -259,8 +256,8 @@ func (k *key) cost(weight int) int64 {
 // room is how much more weight a key may hold.
 func (l *Ledger) room(k *key) int { return l.capOf(k) - k.held }
 
-// lacks reports whether a key must give back something before it may have a weight, beside what is
-// kept free of it. One that it could never have is not held up by that.
+// lacks reports whether a key must give back something before it may have a weight and still keep
+// some free. One that it could never have is not held up by that.
 func (l *Ledger) lacks(k *key, weight, kept int) bool {
 	return weight <= l.capOf(k) && weight > l.room(k)-kept
 }
@@ -394,7 +391,7 @@ func (l *Ledger) stepIn(k *key) {
 // heldUp reports whether a key holds up the first ticket of all its lanes, and so all of them: what is
 // given back there is for that one.
 func (l *Ledger) heldUp(k *key) bool {
-	t := k.first(anyLane)
+	t := k.first(nil)
 	return t != nil && l.holdsUp(k, t)
 }
 

@@ -300,8 +300,8 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	if most, depth := l.mostOf(k); r.ID.Weight > most {
 		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth})
 	}
-	if at := l.poolOf(takes); at > 0 {
-		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: l.keys.limitOf(takes, at), Pool: at})
+	if at, limit := l.scarce(takes); at > 0 {
+		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: limit, Pool: at})
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {

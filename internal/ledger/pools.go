@@ -11,15 +11,14 @@ import (
 // A pool is a further limit beside the tree of keys. A ticket takes all that it wants in one step, or
 // waits and holds nothing. While a pool lacks what the first ticket of a set wants, that ticket keeps
 // free for itself all that it wants: its weight, at each key of its path too, and its amounts of pools.
-// Whoever else wants some of the pool that it lacks is not looked at. All others are served
-// with what is left. So nobody waits for ever who wants much, and each pool keeps free for one
-// ticket at the most.
+// Other tickets that want some of that pool are not looked at. All others are served with the rest. So a
+// ticket that wants much does not wait for ever, and for each pool at most one ticket keeps some free.
 
 // pool is how much there is of a pool.
 type pool struct {
 	limit, used int
 	reserved    int  // what this step keeps free
-	shut        bool // by who lacks it, in this step
+	shut        bool // in this step: a ticket lacks it
 }
 
 // pass is what a step has reserved since it last granted.
@@ -29,16 +28,16 @@ type pass struct {
 	moved    []*key // repositioned meanwhile
 }
 
-// isOpen reports whether a lane wants nothing of a pool that is shut.
-func (l *Ledger) isOpen(n *lane) bool {
+// isShut reports whether a lane wants some of a pool that is shut.
+func (l *Ledger) isShut(n *lane) bool {
 	if n.set != "" && len(l.pass.reserved) > 0 {
 		for name := range strings.SplitSeq(n.set, ",") {
 			if p := l.keys.pools[name]; p != nil && p.shut {
-				return false
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }
 
 // reserve keeps free for a ticket what it wants, and shuts the pools that it lacks.
@@ -74,8 +73,8 @@ func (l *Ledger) endPass() {
 	}
 }
 
-// fitPools reports whether there is as much of pools beside what is reserved. Less than nothing, of
-// a pool that was made smaller, is lacked by those alone who want some.
+// fitPools reports whether there is as much of pools, without what is reserved. A pool that was made smaller
+// may have less than nothing: that counts for those alone that want some of it.
 func (l *Ledger) fitPools(takes engine.Pools) bool {
 	for name, n := range takes.All() {
 		if p := l.keys.pools[name]; p == nil || n > p.limit-p.used-p.reserved {
@@ -98,26 +97,19 @@ func (l *Ledger) leftFor(k *key, weight int, takes engine.Pools) bool {
 	return true
 }
 
-// poolOf is the first pool, counted from 1 on, of which more is wanted than there is; 0: there is enough of each.
-func (l *Ledger) poolOf(takes engine.Pools) int {
-	at := 0
+// scarce is the first pool that is too small for what is taken, counted from 1 on, and how much there is of it; 0: there
+// is none.
+func (l *Ledger) scarce(takes engine.Pools) (at, limit int) {
 	for name, n := range takes.All() {
 		at++
-		if p := l.keys.pools[name]; p == nil || n > p.limit {
-			return at
+		if limit = 0; l.keys.pools[name] != nil {
+			limit = l.keys.pools[name].limit
+		}
+		if n > limit {
+			return at, limit
 		}
 	}
-	return 0
-}
-
-// limitOf is how much there is of the pool that poolOf has found.
-func (ks *keyed) limitOf(takes engine.Pools, at int) int {
-	for name := range takes.All() {
-		if at--; at == 0 && ks.pools[name] != nil {
-			return ks.pools[name].limit
-		}
-	}
-	return 0
+	return 0, 0
 }
 
 // usePools changes how much is used of pools. One that there is nothing of is forgotten.
@@ -188,9 +180,6 @@ func (ks *keyed) setPools(all engine.Pools) {
 // changePools sets how much there is of some pools; 0 ends one. It reports false, and changes nothing, if there would be too many.
 func (l *Ledger) changePools(some engine.Pools) bool {
 	amounts := l.keys.there.Map()
-	if amounts == nil {
-		amounts = map[string]int{}
-	}
 	for name, n := range some.All() {
 		if amounts[name] = n; n == 0 {
 			delete(amounts, name)

@@ -52,11 +52,11 @@ const (
 	lacking                   // a key lacks its weight, and the step has no turns left to look
 )
 
-// next is the first ticket, up to a place, that is to be served or dropped, beside what those before it
-// reserve; nil if there is none.
+// next is the first ticket, up to a place, that is to be served or dropped; nil: there is none. The
+// tickets before it reserve what they want.
 func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 	for {
-		t := l.keys.root.first(l.isOpen)
+		t := l.keys.root.first(l.isShut)
 		if t == nil {
 			l.pass.all = true
 			return nil, 0
@@ -66,7 +66,8 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 		}
 		weight := t.id.Weight
 		most, _ := l.mostOf(t.key)
-		heavy := weight > most || l.poolOf(t.takes) > 0
+		scarce, _ := l.scarce(t.takes)
+		heavy := weight > most || scarce > 0
 		if k := l.lacking(t); k != nil && !heavy { // its cap is smaller than it was, or what it has left is reserved
 			if k.reserved == 0 {
 				if l.turns <= 0 {
@@ -98,8 +99,8 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 	}
 }
 
-// fits reports whether a weight is free, for all and for each key of a path, and what is taken of pools, beside
-// what is reserved.
+// fits reports whether a weight is free, for all and for each key of a path, and the amounts of pools. What is
+// reserved is not free.
 func (l *Ledger) fits(k *key, weight int, takes engine.Pools) bool {
 	for n := k.leaf(); n.up != nil; n = n.up {
 		if weight > l.room(n)-n.reserved {

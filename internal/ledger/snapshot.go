@@ -173,7 +173,7 @@ func Load(s Snapshot) *Ledger {
 			}
 			r := recorded[k][i]
 			if n.waiting == 0 {
-				continue // form 1 has what it was
+				continue // its record may be of an earlier wait, in form 1
 			}
 			n.base, n.seq = r.Base, r.Seq
 			if first := n.first(); r.Full {

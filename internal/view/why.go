@@ -155,7 +155,7 @@ type Lane struct {
 }
 
 // Lanes counts, for each lane of a semaphore with pools, the lanes beside it of the same pools that are served before
-// it. keep are the waiters that may have a reservation: the first one of each set of pools that no cap holds up.
+// it. Each waiter of keep may have a reservation: it is the first of its set of pools that no cap holds up.
 func Lanes(st engine.State) (lanes map[Lane]int, keep []engine.Waiter) {
 	if len(st.Pools) == 0 {
 		return nil, nil

@@ -108,7 +108,7 @@ var planted = []struct {
 	{"sets of pools share a seat", keysFile, "\t\tif n.waiting > 0 {\n\t\t\tl.goLast(n)\n\t\t}\n", "\t\tfor _, n := range k.lanes {\n\t\t\tif l.stepOut(n); n.waiting > 0 {\n\t\t\t\tl.goLast(n)\n\t\t\t}\n\t\t}\n", false},
 	{"a wide ticket of a key is passed by those who want other pools", keysFile, "all := len(k.lanes) > 1 && l.heldUp(k)", "all := false", true},
 	{"a key that gets the first below it forgets what its callers hold of pools", keysFile, "held: k.held, with: maps.Clone(k.with)", "held: k.held", false},
-	{"an ended pool leaves its waiters", poolsFile, "p == nil || n > p.limit {\n\t\t\treturn at", "p == nil || n > max(p.limit, p.used) {\n\t\t\treturn at", false},
+	{"an ended pool leaves its waiters", poolsFile, "limit = l.keys.pools[name].limit", "limit = max(l.keys.pools[name].limit, l.keys.pools[name].used)", false},
 	{"a kept permit goes to a caller that wants other pools", keepFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) && func() bool {\n\t\tx, _ := protocol.SplitCounted(c.key)\n\t\ty, _ := protocol.SplitCounted(a.Key)\n\t\treturn x == y\n\t}() &&", false},
 	// Of reports.
 	{"a controller's limit counts though another is pinned", reportFile, "case l.pinned:", "case false:", false},

@@ -378,9 +378,6 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 // changed are pools of which some have other amounts; 0 ends one.
 func changed(all, some engine.Pools) engine.Pools {
 	amounts := all.Map()
-	if amounts == nil {
-		amounts = map[string]int{}
-	}
 	maps.Copy(amounts, some.Map())
 	maps.DeleteFunc(amounts, func(_ string, n int) bool { return n == 0 })
 	all, _ = engine.NewPools(amounts, 1)

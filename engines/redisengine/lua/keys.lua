@@ -8,8 +8,8 @@ R.key = function(s, name)
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one. A key is also its lane of the tickets that want
--- no pools. The record of another lane has what waits there, and the key as of.
+-- new_key makes a record from the stored text; false makes an empty one. The record of a key is also that of its lane
+-- for the tickets that want no pools. Another lane has a record of its own, whose field of is the key.
 R.new_key = function(s, name, raw)
   local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0, others = 0, reserved = 0}
   k.of = k
@@ -175,13 +175,13 @@ R.lacks = function(s, k, weight, kept)
   return weight <= most and weight > most - k.held - kept
 end
 
--- lacking returns the lowest key of a leaf's path that lacks a weight, beside what is reserved; nil if none does.
+-- lacking returns the lowest key that lacks a weight, of a leaf's path; nil without such a key. Reserved weight is not free.
 R.lacking = function(s, k, weight)
   while k and not R.lacks(s, k, weight, k.reserved) do k = k.up end
   return k
 end
 
--- has_room reports whether each key of a leaf's path has room for a weight, beside what is reserved.
+-- has_room reports whether each key of a leaf's path has room for a weight. Reserved weight is not free.
 R.has_room = function(s, k, weight)
   while k and weight <= R.cap_of(s, k) - k.held - k.reserved do k = k.up end
   return not k

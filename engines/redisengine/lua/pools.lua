@@ -1,5 +1,5 @@
 -- The rules for pools, which are further limits: see internal/ledger/pools.go. They are functions of R,
--- made together with those of rare.lua.
+-- made at the first use of one.
 --
 --   s.there     the amounts that there are, as text; nil without pools
 --   s.pools     limit and use of each pool by name, also of those that ended while some is in use
@@ -136,7 +136,7 @@ R.others_go_first = function(s, k)
 end
 
 -- reserve keeps free for a ticket what it wants, and shuts the pools that it lacks.
-R.reserve = function(s, k, id, weight)
+R.reserve = function(s, k, weight, takes)
   s.reserving = s.reserving or {leaves = {}, moved = {}}
   s.reserving.leaves[#s.reserving.leaves + 1] = k.of
   s.reserved = s.reserved + weight
@@ -145,7 +145,7 @@ R.reserve = function(s, k, id, weight)
     n.reserved = n.reserved + weight
     n = n.up
   end
-  for pool, amount in R.amounts((R.takes(s.key_of[id]))) do
+  for pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
     p.shut = p.shut or amount > p.limit - p.used - p.reserved
     p.reserved = p.reserved + amount
@@ -167,7 +167,7 @@ R.end_pass = function(s)
   for _, k in ipairs(was.moved) do R.reposition(s, k) end
 end
 
--- fit reports whether there is as much of pools beside what is reserved.
+-- fit reports whether there is as much of pools, without what is reserved.
 R.fit = function(s, takes)
   for pool, n in R.amounts(takes) do
     local p = s.pools and s.pools[pool]
@@ -187,8 +187,7 @@ R.left_for = function(s, k, weight, takes, set)
   return true
 end
 
--- scarce returns the first pool, counted from 1 on, of which more is wanted than there is, and how much that is; 0 if there is
--- enough of each.
+-- scarce returns the first pool that is too small, counted from 1 on, and how much there is of it; 0 without such a pool.
 R.scarce = function(s, takes)
   local at = 0
   for pool, n in R.amounts(takes) do

@@ -177,29 +177,29 @@ grant = function(s, up_to)
     if not id then return R.repair(s, 'q') end
     if place > up_to then return end
     local weight, slot = R.parse_id(id)
-    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or k.set and R.ticket(s, id) and R.scarce(s, (R.takes(s.key_of[id]))) > 0
+    local ticket, _, _, insist = R.ticket(s, id)
+    local takes = k.set and R.takes(s.key_of[id]) or ''
+    local over = not ticket or ticket <= s.now
+    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.scarce(s, takes) > 0
     local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
+    local waits = not over and not heavy and not lacking
+    local stops = waits and weight > s.limit - s.used - s.reserved
     if lacking and (lacking.reserved > 0 or s.turns > 0) then -- its cap was reduced, or what it has left is reserved
       if lacking.reserved == 0 then s.turns = s.turns - 1 end
       if s.reserving then s.reserving.moved[#s.reserving.moved + 1] = lacking end
       R.reposition(s, lacking)
-    else
-      local ticket, _, _, insist = R.ticket(s, id)
-      local over, granted = not ticket or ticket <= s.now, false
-      local who, value, fits = (R.via(s, id)), s.known[id], over or heavy or lacking
-      local stops = not fits and weight > s.limit - s.used - (s.pools and s.reserved or 0)
-      local waits = stops or not fits and k.set and not R.fit(s, (R.takes(s.key_of[id])))
-      if waits and s.sets and s.sets[1] then
-        R.reserve(s, k, id, weight)
-        if stops then
-          s.all = true
-          return
-        end
-      elseif stops or s.turns <= 0 then
-        if not stops then R.tell(s, who).recheck = 1 end -- that call goes on with granting
-        s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
+    elseif s.sets and s.sets[1] and (stops or waits and not R.fit(s, takes)) then
+      R.reserve(s, k, weight, takes)
+      if stops then
+        s.all = true
         return
-      else
+      end
+    elseif stops or s.turns <= 0 then
+      if not stops then R.tell(s, (R.via(s, id))).recheck = 1 end -- that call goes on with granting
+      s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
+      return
+    else
+      local who, value, granted = (R.via(s, id)), s.known[id], false
       s.turns = s.turns - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_TURN) or 0)
       if s.reserving then R.end_pass(s) end -- what was reserved before counts again from the start
       R.unqueue(s, id, k)
@@ -212,7 +212,6 @@ grant = function(s, up_to)
         granted = true
       end
       if granted and not s.only then R.served(s, k, weight) else R.reposition(s, k.of) end
-      end
     end
   end
 end,
