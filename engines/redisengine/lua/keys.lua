@@ -93,9 +93,15 @@ R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
 -- those that were read before.
 R.fetch = function(s, names)
   local fields, missing, heads = {}, {}, {}
-  local function need(name)
-    local lane = string.match(name, '\2(.*)')
-    if lane then need(lane) end
+  local wanted = names
+  if s.sets[1] then -- the keys of lanes, too
+    wanted = {}
+    for _, name in ipairs(names) do
+      wanted[#wanted + 1] = string.match(name, '\2(.*)')
+      wanted[#wanted + 1] = name
+    end
+  end
+  for _, name in ipairs(wanted) do
     local at = 0
     repeat
       at = string.find(name, '\1', at + 1, true)
@@ -105,7 +111,6 @@ R.fetch = function(s, names)
       end
     until not at
   end
-  for _, name in ipairs(names) do need(name) end
   for from = 1, missing[2] and #fields or 0, 2000 do
     for i, raw in ipairs(redis.call('HMGET', KEYS[9], unpack(fields, from, math.min(from + 1999, #fields)))) do
       if not s.keys[missing[from + i - 1]] then R.new_key(s, missing[from + i - 1], raw) end
