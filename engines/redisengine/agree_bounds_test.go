@@ -109,6 +109,29 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	}
 }
 
+// The right to keep permits may end after the semaphore is forgotten. The next one begins without it.
+func TestScriptAgreesOnARightThatOutlivesItsSemaphore(t *testing.T) {
+	t.Parallel()
+	var m met
+	j := newJudge(newBench(t, &m), false)
+	step := func(keep time.Duration, rs ...protocol.Request) {
+		c := j.next()
+		c.Requests, c.Keep = rs, keep
+		j.step(j.clients[0], c)
+		j.compare()
+		j.sync(t)
+	}
+	ask := protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: j.clients[0], Number: 1, Weight: 1}, Limit: 1, Lease: time.Millisecond}
+	step(time.Second, ask)
+	j.pass(t, 70*time.Second)
+	step(time.Second)
+	j.pass(t, 55*time.Second)
+	if j.compare(); m.forgotten.Load() == 0 || j.rdb.PTTL(t.Context(), j.keys.all[5]).Val() <= 0 {
+		t.Fatal("the semaphore was to be forgotten, and the right was to last longer")
+	}
+	step(time.Second, ask)
+}
+
 // A fence ends an hour after it was raised, also if another client raised one
 // since.
 func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {

@@ -66,7 +66,7 @@ func (j *judge) pools(t *rapid.T) engine.Pools {
 	if len(j.takes) == 0 {
 		return ""
 	}
-	return rapid.SampledFrom([]engine.Pools{"db=2,gpu=2", "db=2,gpu=2", "db=3,gpu=2", "db=1,gpu=3", "gpu=1", ""}).Draw(t, "pools")
+	return rapid.SampledFrom([]engine.Pools{"GPU=2,db=2", "GPU=2,db=2", "GPU=2,db=3", "GPU=3,db=1", "GPU=1", ""}).Draw(t, "pools")
 }
 
 // caps are caps of keys, mostly of those with one name.
@@ -127,7 +127,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
 			r.Caps = j.caps(t, -1, 4)
 			if len(j.takes) > 0 {
-				r.Pools = rapid.SampledFrom([]engine.Pools{"", "", "gpu=1", "gpu=3", "gpu=0", "db=4,gpu=2", "db=0,new=1"}).Draw(t, "changed pools")
+				r.Pools = rapid.SampledFrom([]engine.Pools{"", "", "GPU=1", "GPU=3", "GPU=0", "GPU=2,db=4", "db=0,new=1"}).Draw(t, "changed pools")
 			}
 		}
 		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {

@@ -96,7 +96,7 @@ func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant,
 		told = told || asks(n)
 	}
 	fresh := slices.DeleteFunc(slices.Clone(grants), func(g protocol.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
-	if err := w.server.judge.step(before, w.server.ledger.view, c.Requests, fresh, told); err != nil {
+	if err := w.server.judge.step(w.server.now(), before, w.server.ledger.view, c.Requests, fresh, told); err != nil {
 		w.fail("share: %v", err)
 	}
 }

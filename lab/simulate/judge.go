@@ -35,7 +35,7 @@ type passing struct {
 // step looks at a step, from the views right before and after it. Leases that are over
 // must have ended before. grants are those of the step, those in answers included, in the
 // order of their tokens. told is whether a client was told to ask again.
-func (j *judge) step(before, after *view, requests []protocol.Request, grants []protocol.Grant, told bool) error {
+func (j *judge) step(now int64, before, after *view, requests []protocol.Request, grants []protocol.Grant, told bool) error {
 	asked := map[engine.ID]protocol.Request{}
 	for _, r := range requests {
 		if r.Kind == protocol.Ask {
@@ -66,7 +66,7 @@ func (j *judge) step(before, after *view, requests []protocol.Request, grants []
 		return err
 	}
 	if len(asked) == 0 && !told {
-		if err := inOrder(before, after, requests, grants); err != nil {
+		if err := inOrder(now, before, after, requests, grants); err != nil {
 			return err
 		}
 	}
@@ -253,7 +253,7 @@ func (j *judge) pass(served, other *lane, stands stood, level, weight int) error
 }
 
 // inOrder works out the grants of a step that asks for nothing, and compares.
-func inOrder(before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
+func inOrder(at int64, before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
 	if len(grants) == 0 {
 		return nil
 	}
@@ -266,8 +266,12 @@ func inOrder(before, after *view, requests []protocol.Request, grants []protocol
 		granted[g.ID] = true
 	}
 	gone := func(id engine.ID) bool { return after.entry(id) == nil && !granted[id] }
+	silent := func(id engine.ID) bool { // dropped where it is met, though it lacks a pool
+		t := before.entry(id)
+		return gone(id) && t.Lease == 0 && t.End <= at
+	}
 	for dropped := false; len(grants) > 0; {
-		leaf := now.passing(true).ready(gone)
+		leaf := now.passing(true).ready(silent)
 		if !dropped && (leaf == nil || len(now.Pools) > 0 && leaf.queue[0].ID != grants[0].ID && !gone(leaf.queue[0].ID)) {
 			// Then the step dropped tickets of clients that it could not tell of the end of the first lease. The others
 			// may be in another order without them.

@@ -189,7 +189,7 @@ func (w *sharing) step(r protocol.Request) {
 	}
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	w.agrees(&r, reply.Answers[0].Status, grants)
-	if err := w.judge.step(before, w.l.view, requests, grants, ask); err != nil {
+	if err := w.judge.step(w.now, before, w.l.view, requests, grants, ask); err != nil {
 		w.t.Fatal(err)
 	}
 	if room := w.l.Room(); reply.Room != room {

@@ -317,9 +317,9 @@ func (p *pass) lacking(leaf *lane) *tenant {
 	return nil
 }
 
-// ready is the leaf of the ticket that could be served or is to be dropped; nil if there is none. gone picks tickets that have
-// been dropped.
-func (p *pass) ready(gone func(engine.ID) bool) *lane {
+// ready is the leaf of the ticket that could be served or is to be dropped; nil if there is none. silent picks tickets that
+// are dropped though they lack something.
+func (p *pass) ready(silent func(engine.ID) bool) *lane {
 	for {
 		leaf := p.first(p.v.root, func(set string) bool {
 			return !slices.ContainsFunc(strings.Split(set, ","), func(pool string) bool { return p.shut[pool] })
@@ -344,7 +344,7 @@ func (p *pass) ready(gone func(engine.ID) bool) *lane {
 		for pool, n := range takes {
 			shut[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
 		}
-		if gone(t.ID) || !lacks && !slices.Contains(slices.Collect(maps.Values(shut)), true) {
+		if silent(t.ID) || !lacks && !slices.Contains(slices.Collect(maps.Values(shut)), true) {
 			return leaf
 		}
 		if lacks {
@@ -360,7 +360,7 @@ func (p *pass) ready(gone func(engine.ID) bool) *lane {
 	}
 }
 
-// none is for ready: no ticket has been dropped.
+// none is for ready: it picks no ticket.
 func none(engine.ID) bool { return false }
 
 // inTurn is the leaf of the ticket that a lane is served first; nil if the lane is not in turn:

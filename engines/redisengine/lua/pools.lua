@@ -31,6 +31,13 @@ R.amounts = function(text)
   end
 end
 
+-- bytes_before reports whether a text is before another one by its bytes. Lua itself compares by the server's locale.
+R.bytes_before = function(a, b)
+  local at = 1
+  while at <= #a and string.byte(a, at) == string.byte(b, at) do at = at + 1 end
+  return at <= #b and (at > #a or string.byte(a, at) < string.byte(b, at))
+end
+
 -- lane returns a key's lane of a set; nil is the set of those that take nothing.
 R.lane = function(s, k, set) return set and R.key(s, set .. '\2' .. k.name) or k end
 
@@ -75,7 +82,7 @@ R.held_up = function(s, k, list)
     if id and k.inner then
       local top = R.key(s, R.in_turn(s, n.name)[1])
       if not best or R.before_other(top, best) then first, at, best = id, leaf, top end
-    elseif id and (not first or place < first_place or place == first_place and id < first) then
+    elseif id and (not first or place < first_place or place == first_place and R.bytes_before(id, first)) then
       first, first_place, at = id, place, leaf
     end
   end
@@ -221,7 +228,7 @@ R.count_set = function(s, k, n)
   s.pools = s.pools or {} -- a repeated ask may name a pool that there is not
   if not s.waiting[set] then
     s.sets[#s.sets + 1] = set
-    table.sort(s.sets)
+    table.sort(s.sets, R.bytes_before)
   end
   s.waiting[set], s.settled = (s.waiting[set] or 0) + n, false
   k = k.of
@@ -264,7 +271,7 @@ R.changed_pools = function(s, some)
   for pool, n in R.amounts(some) do amounts[pool] = n > 0 and n or nil end
   for pool in pairs(amounts) do names[#names + 1] = pool end
   if #names > MAX_POOLS then return nil end
-  table.sort(names)
+  table.sort(names, R.bytes_before)
   for i, pool in ipairs(names) do list[i] = pool .. '=' .. string.format('%.0f', amounts[pool]) end
   return table.concat(list, ',')
 end
@@ -290,7 +297,7 @@ R.read_pools = function(s, text)
   for set, n in string.gmatch(sets, '([^=;]+)=(%d+)') do
     s.sets[#s.sets + 1], s.waiting[set] = set, tonumber(n)
   end
-  table.sort(s.sets)
+  table.sort(s.sets, R.bytes_before)
 end
 
 R.pools_text = function(s)
