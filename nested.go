@@ -3,15 +3,18 @@ package sema
 import (
 	"context"
 	"fmt"
+
+	"sema/internal/protocol"
 )
 
 // NestedError says that an acquisition would wait for its own caller. Its context comes from
-// Permit.Context or Do of the same semaphore, and those permits are still held. The limit has
-// no room for the new weight beside them. Nothing was changed. Work that outlives those permits
+// Permit.Context or Do of the same semaphore, and those permits are still held. The limit, or a
+// pool, has no room for what is asked for beside them. Nothing was changed. Work that outlives those permits
 // acquires under a context of its own.
 type NestedError struct {
 	Name   string // of the semaphore
 	Permit string // the id of the innermost of those that the context holds
+	Pool   string // the one without room, by whose amounts the others count; "": the limit
 	Held   int    // their weight
 	Weight int    // asked for
 	Limit  int    // as last seen
@@ -19,7 +22,11 @@ type NestedError struct {
 
 // Error names the semaphore, the permit and both weights.
 func (e *NestedError) Error() string {
-	return fmt.Sprintf("sema: %q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", e.Name, e.Permit, e.Held, e.Limit)
+	of := ""
+	if e.Pool != "" {
+		of = " of " + e.Pool
+	}
+	return fmt.Sprintf("sema: %q would wait for itself: this runs under its permit %s, and %d of %d%s are taken that way", e.Name, e.Permit, e.Held, e.Limit, of)
 }
 
 type heldKey struct{}
@@ -38,24 +45,45 @@ func under(ctx context.Context) *permitContext {
 	return x
 }
 
-// nested fails if weight n can never be granted while the permits are held that ctx comes from.
-func (s *Semaphore) nested(ctx context.Context, n int) error {
+// nested fails if a wish can never be granted while the permits are held that ctx comes from.
+func (s *Semaphore) nested(ctx context.Context, w wish) error {
 	first := under(ctx)
-	held, limit, inner := 0, 0, (*Permit)(nil)
+	_, takes := protocol.SplitCounted(w.key)
+	err := s.nestedIn(first, "", w.weight)
+	for pool, n := range takes.All() {
+		if err == nil {
+			err = s.nestedIn(first, pool, n)
+		}
+	}
+	return err
+}
+
+// nestedIn fails if n of a pool, or of the limit, can never be granted while the permits of a context are held.
+func (s *Semaphore) nestedIn(first *permitContext, pool string, n int) error {
+	held, most, inner := 0, 0, (*Permit)(nil)
 	for x := first; x != nil; x = under(x.Context) {
 		p := x.permit
 		if !s.same(p.h.sem) || counted(first, x) || p.Err() != nil {
 			continue
 		}
 		if inner == nil {
-			inner, limit = p, max(s.mayBecome(), p.h.sem.mayBecome())
+			inner, most = p, max(s.mayBecome(pool), p.h.sem.mayBecome(pool))
 		}
-		held += p.Weight()
+		held += p.has(pool)
 	}
-	if held == 0 || held+n <= limit || n > limit { // the engine refuses what is above the limit
+	if held == 0 || held+n <= most || n > most { // the engine refuses what is above the limit
 		return nil
 	}
-	return &NestedError{Name: s.name, Permit: inner.ID(), Held: held, Weight: n, Limit: limit}
+	return &NestedError{Name: s.name, Permit: inner.ID(), Pool: pool, Held: held, Weight: n, Limit: most}
+}
+
+// has is how much a permit has of a pool; of the limit, its weight.
+func (p *Permit) has(pool string) int {
+	if pool == "" {
+		return p.Weight()
+	}
+	_, takes := protocol.SplitCounted(p.h.Key)
+	return takes.Of(pool)
 }
 
 // counted reports whether a context between first and x is of the same permit as x.
@@ -71,13 +99,16 @@ func (s *Semaphore) same(o *Semaphore) bool {
 	return s == o || s.name == o.name && s.engine != nil && s.engine == o.engine
 }
 
-// mayBecome is the limit as last seen; the one given to New before that; and MaxLimit if the
-// limit changes by itself.
-func (s *Semaphore) mayBecome() int {
-	if s.adapt != nil {
+// mayBecome is how much there is of a pool, or of the limit, as last seen; the limit given to New before that; and MaxLimit if
+// the limit changes by itself.
+func (s *Semaphore) mayBecome(pool string) int {
+	if pool == "" && s.adapt != nil {
 		return MaxLimit
 	}
 	s.loop.Lock()
 	defer s.loop.Unlock()
-	return s.seen()
+	if pool == "" {
+		return s.seen()
+	}
+	return s.loop.Machine.Pools().Of(pool)
 }

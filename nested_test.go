@@ -21,7 +21,11 @@ func refuses(t *testing.T, err error, want sema.NestedError) {
 		t.Errorf("%v; want a *NestedError", err)
 		return
 	}
-	if nested.Permit == "" || nested.Error() != fmt.Sprintf("sema: %q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", want.Name, nested.Permit, want.Held, want.Limit) {
+	of := ""
+	if want.Pool != "" {
+		of = " of " + want.Pool
+	}
+	if nested.Permit == "" || nested.Error() != fmt.Sprintf("sema: %q would wait for itself: this runs under its permit %s, and %d of %d%s are taken that way", want.Name, nested.Permit, want.Held, want.Limit, of) {
 		t.Error(nested)
 	}
 	nested.Permit = ""
@@ -89,6 +93,35 @@ func TestWhatIsHeldAddsUp(t *testing.T) {
 		if err == nil || errors.As(err, new(*sema.NestedError)) { // the context has ended
 			t.Error(d, err)
 		}
+	})
+}
+
+// A pool that the caller itself has used up is waited for no more than the limit.
+func TestAWaitForAPoolUnderItsOwnPermit(t *testing.T) {
+	bubble(t, &sema.Options{Pools: "db=3,gpu=2"}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		work := func(context.Context) error { return nil }
+		expect.OK(t, s.Do(t.Context(), work)) // now there are its pools
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 9}))
+		expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error {
+			expect.OK(t, s.Do(ctx, func(ctx context.Context) error {
+				_, err := s.Acquire(ctx, sema.Take("db", 1), sema.Take("gpu", 2))
+				refuses(t, err, sema.NestedError{Name: "x", Pool: "gpu", Held: 1, Weight: 2, Limit: 2})
+				_, err = s.Acquire(ctx, sema.Take("db", 2))
+				refuses(t, err, sema.NestedError{Name: "x", Pool: "db", Held: 2, Weight: 2, Limit: 3})
+				_, err = s.TryAcquire(ctx, sema.Take("db", 2))
+				wantOnly(t, err, sema.ErrBusy, nil)
+				var heavy *sema.WeightError
+				if _, err = s.Acquire(ctx, sema.Take("db", 4)); !errors.As(err, &heavy) {
+					t.Error(err)
+				}
+				return s.Do(ctx, work, sema.Take("db", 1), sema.Take("gpu", 1))
+			}, sema.Take("db", 1)))
+			expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Pools: "gpu=3"}))
+			p, err := s.TryAcquire(ctx) // the process sees the pools
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+			return s.Do(ctx, work, sema.Take("gpu", 2))
+		}, sema.Take("db", 1), sema.Take("gpu", 1)))
 	})
 }
 

@@ -126,7 +126,7 @@ func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit)
 // after three seconds with ErrEngine;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
-// permit itself would keep from ending, by the limit, fails at once, with a *NestedError. On any error
+// permit itself would keep from ending, by the limit or a pool, fails at once, with a *NestedError. On any error
 // nothing is held.
 func (s *Semaphore) Acquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, options)
@@ -148,7 +148,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOpt
 		return nil, s.inVain(ctx)
 	}
 	if w.wait {
-		if err := s.nested(ctx, w.weight); err != nil {
+		if err := s.nested(ctx, w); err != nil {
 			return nil, err
 		}
 	}

@@ -114,6 +114,9 @@ func (h *shared) lastsItsHold(c *claim) bool {
 // Stored is the engine's limit as last seen, or 0.
 func (h *shared) Stored() int { return h.stored }
 
+// Pools are the engine's pools, seen with it.
+func (h *shared) Pools() engine.Pools { return h.pools }
+
 // limit is the engine's limit, as far as it is known.
 func (h *shared) limit() int {
 	if h.stored > 0 {

@@ -27,7 +27,7 @@ type handle struct {
 	w        *worker
 	sem      int
 	about    history.Semaphore
-	acquire  func(ctx context.Context, key string, weight int, try bool) (permit, error)
+	acquire  func(ctx context.Context, what wish) (permit, error)
 	setLimit func(ctx context.Context, limit int) error
 	close    func() error
 
@@ -35,6 +35,14 @@ type handle struct {
 	called  int64 // when the last acquisition began
 	waiting []*operation
 	holding map[holding]int64 // operations by what they hold
+}
+
+// wish is what an acquisition asks for.
+type wish struct {
+	key    string
+	weight int
+	takes  history.Pools
+	try    bool
 }
 
 // operation is an acquisition that has not returned yet.
@@ -68,12 +76,15 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 	if err != nil {
 		return nil, err
 	}
-	h.acquire = func(ctx context.Context, key string, weight int, try bool) (permit, error) {
-		options := []sema.AcquireOption{sema.Weight(weight)}
-		if key != "" {
-			options = append(options, sema.For(strings.Split(key, history.Separator)...))
+	h.acquire = func(ctx context.Context, what wish) (permit, error) {
+		options := []sema.AcquireOption{sema.Weight(what.weight)}
+		if what.key != "" {
+			options = append(options, sema.For(strings.Split(what.key, history.Separator)...))
 		}
-		if try {
+		for pool, n := range what.takes {
+			options = append(options, sema.Take(pool, n))
+		}
+		if what.try {
 			options = append(options, sema.WaitAtMost(0))
 		}
 		p, err := sem.Acquire(ctx, options...)
@@ -93,7 +104,7 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 
 // begin notes that an acquisition is about to be asked for. until is how long
 // from now its context lives; 0: for ever.
-func (h *handle) begin(key string, weight int, try bool, until time.Duration) *operation {
+func (h *handle) begin(what wish, until time.Duration) *operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d := time.Duration(h.called + int64(apart) - history.Now()); d > 0 {
@@ -102,7 +113,7 @@ func (h *handle) begin(key string, weight int, try bool, until time.Duration) *o
 	o := &operation{op: h.w.ops.Add(1), call: history.Now()}
 	h.called = o.call
 	h.waiting = append(h.waiting, o)
-	e := history.Event{At: o.call, Kind: history.Call, Sem: h.sem, Op: o.op, Key: key, Weight: weight, Try: try}
+	e := history.Event{At: o.call, Kind: history.Call, Sem: h.sem, Op: o.op, Key: what.key, Weight: what.weight, Takes: what.takes, Try: what.try}
 	if until > 0 {
 		e.Until = o.call + int64(until)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,21 +17,21 @@ import (
 func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
 	for w.pause(between(random, 5*time.Millisecond, 60*time.Millisecond)) {
 		h := handles[random.IntN(len(handles))]
-		weight := 1
+		what := wish{weight: 1}
 		if h.about.Weights && random.IntN(2) == 0 {
-			weight = 1 + random.IntN(h.about.Limit)
+			what.weight = 1 + random.IntN(h.about.Limit)
 		}
-		key := h.key(random)
-		if key != "" {
-			weight = min(weight, slices.Min(h.about.Caps))
+		if what.key = h.key(random); what.key != "" {
+			what.weight = min(what.weight, slices.Min(h.about.Caps))
 		}
-		p, o := h.get(random, key, weight)
+		what.takes = h.takes(random)
+		p, o := h.get(random, what)
 		if p == nil {
 			continue
 		}
 		d := between(random, 0, 5*time.Millisecond)
 		switch {
-		case long && h.about.Limit > 2 && weight == 1 && random.IntN(8) == 0:
+		case long && h.about.Limit > 2 && what.weight == 1 && random.IntN(8) == 0:
 			d = between(random, h.about.Lease, 5*h.about.Lease/2)
 		case random.IntN(3) == 0:
 			d = between(random, 5*time.Millisecond, 50*time.Millisecond)
@@ -51,6 +52,17 @@ func (h *handle) key(random *rand.Rand) string {
 	return strings.Join(path, history.Separator)
 }
 
+// takes draws what an acquisition wants of pools: nothing, some of one, or of several.
+func (h *handle) takes(random *rand.Rand) history.Pools {
+	takes := history.Pools{}
+	for _, pool := range slices.Sorted(maps.Keys(h.about.Pools)) {
+		if random.IntN(2) == 0 {
+			takes[pool] = 1 + random.IntN(h.about.Pools[pool])
+		}
+	}
+	return takes
+}
+
 // pause waits, and reports whether to go on.
 func (w *worker) pause(d time.Duration) bool {
 	select {
@@ -62,12 +74,12 @@ func (w *worker) pause(d time.Duration) bool {
 }
 
 // get acquires in one of the ways there are.
-func (h *handle) get(random *rand.Rand, key string, weight int) (permit, *operation) {
+func (h *handle) get(random *rand.Rand, what wish) (permit, *operation) {
 	var alive time.Duration
-	try, cancels := false, false
+	cancels := false
 	switch random.IntN(10) {
 	case 0:
-		try, alive = true, time.Second
+		what.try, alive = true, time.Second
 	case 1:
 		alive = between(random, time.Millisecond, 150*time.Millisecond)
 	case 2:
@@ -75,7 +87,7 @@ func (h *handle) get(random *rand.Rand, key string, weight int) (permit, *operat
 	case 3:
 		alive = between(random, h.about.Lease, 2*h.about.Lease)
 	}
-	o := h.begin(key, weight, try, alive)
+	o := h.begin(what, alive)
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	switch {
 	case cancels:
@@ -84,7 +96,7 @@ func (h *handle) get(random *rand.Rand, key string, weight int) (permit, *operat
 	case alive > 0:
 		ctx, cancel = context.WithTimeout(ctx, alive)
 	}
-	p, err := h.acquire(ctx, key, weight, try)
+	p, err := h.acquire(ctx, what)
 	cancel()
 	h.ended(o, p, err)
 	if err != nil {

@@ -23,7 +23,7 @@ func (h *handle) original(rdb redis.UniversalClient, bug *planted) error {
 		Lease: h.about.Lease, Clock: func() time.Time { return time.Now().Add(ahead) },
 	})
 	h.close = func() error { return nil }
-	h.acquire = func(ctx context.Context, _ string, _ int, try bool) (permit, error) {
+	h.acquire = func(ctx context.Context, what wish) (permit, error) {
 		for {
 			// Trusted for the lease from before it was asked for, less a tenth.
 			until := time.Now().Add(h.about.Lease * 9 / 10)
@@ -33,7 +33,7 @@ func (h *handle) original(rdb redis.UniversalClient, bug *planted) error {
 				return &originalPermit{sem: sem, id: id, until: until}, nil
 			case ctx.Err() != nil:
 				return nil, fmt.Errorf("%w: %w", sema.ErrBusy, ctx.Err())
-			case err == nil && try:
+			case err == nil && what.try:
 				return nil, sema.ErrBusy
 			}
 			select {

@@ -66,6 +66,9 @@ func makePlan(seed uint64, bug *planted) *plan {
 				}
 			}
 		}
+		if pools := bug != nil && bug.pools; i > 0 && (bug == nil || bug.original == nil) && (pools || !s.Resized && some(40)) {
+			s.Resized, s.Pools = false, history.Pools{"db": 1 + random.IntN(4), "gpu": 1 + random.IntN(2)} // an operator's limit may come first, and knows no pools
+		}
 		p.semaphores = append(p.semaphores, s)
 	}
 	for i := range 6 + random.IntN(5) {

@@ -20,6 +20,7 @@ type planted struct {
 	promise string // that it breaks
 	fault   string // what it needs to show, beside load; empty: whatever comes
 	keys    bool   // it needs keys that share a semaphore
+	pools   bool   // it needs pools
 
 	// The bug is in a session that lies: before a step, in requests and answers, in place of a
 	// step, and in notifications. Or the semaphore is one of the book's.
@@ -74,6 +75,11 @@ var plantedBugs = []planted{
 	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, ask: func(s *lyingSession, r *protocol.Request) {
 		if r.Key != "" && s.once(3) {
 			r.Key = fmt.Sprint("of ", r.ID)
+		}
+	}},
+	{name: "a permit that takes nothing of its pools", promise: history.PromiseLimit, pools: true, ask: func(s *lyingSession, r *protocol.Request) {
+		if key, takes := protocol.SplitCounted(r.Key); takes != "" && s.once(3) {
+			r.Key = key
 		}
 	}},
 	{name: "a token of the process's own counting", promise: history.PromiseTokens, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {

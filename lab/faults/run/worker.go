@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
 	"sema/internal/watchdog"
@@ -138,5 +139,6 @@ func goroutines(most int) (n int, where string) {
 func semaphoreOptions(s history.Semaphore) *sema.Options {
 	o := &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots}
 	copy(o.Caps[:], s.Caps)
+	o.Pools, _ = engine.NewPools(s.Pools, 1) // the plan keeps the rules
 	return o
 }
