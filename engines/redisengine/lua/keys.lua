@@ -228,7 +228,10 @@ end
 -- move puts a lane to its place in turn or aside; all puts it aside in any case. A lane that begins to wait goes behind all
 -- others of its level. If a lane moves before the one at which grant stopped, grant must run again.
 R.move = function(s, k, all)
-  if s.queued > 0 and not s.top[k.parent] then R.in_turn(s, k.parent) end -- before the move: then top_after knows the rest
+  if not s.top[k.parent] and s.queued > 0 then -- before the move: then top_after knows the rest
+    local beside = k.up and k.up.n or not s.sets[1] and s.queued -- the tickets below its parent
+    if k.n == beside then s.top[k.parent] = {k.where == 1 and k.name or nil} else R.in_turn(s, k.parent) end
+  end
   local old, was = k.old or R.turn_member(k), k.where
   if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
   k.where, k.changed, k.old = 0, true, nil

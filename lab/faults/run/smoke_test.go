@@ -77,8 +77,8 @@ func playOne(c *stall.Case, kind string) {
 	}
 }
 
-// smokeSeed is one whose leases are short.
-const smokeSeed = 2858
+// smokeSeed is one whose leases are short, with paths, and with pools beside them.
+const smokeSeed = 21780
 
 func TestPlanFollowsFromTheSeed(t *testing.T) {
 	list := workerFaults(&crew{lease: time.Second})
