@@ -238,7 +238,7 @@ func TestAPageShowsHoldersAndWhyOthersWait(t *testing.T) {
 	queue(t, s.engine, "x", "heavy", 3)
 	queue(t, s.engine, "x", "light", 1)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "holder &amp; sons", "slot 0", p.ID(), fmt.Sprint(p.Token()), "next in line; wants 3, 1 of 3 free", "behind 1 other; the first wants 3, 1 of 3 free", "2 of 3",
+	has(t, page, "holder &amp; sons", "slot 0", p.ID(), fmt.Sprint(p.Token()), "2 of 3 held, 3 wanted", "behind 1 other; 2 of 3 held, 3 reserved for a caller", "2 of 3",
 		"1 to 1 of 1 holders", "1 to 2 of 2 waiters")
 	hasNot(t, page, "Revoke", "Set the limit", "act?") // read only
 	has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")

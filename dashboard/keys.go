@@ -64,7 +64,7 @@ func wholeOf(v url.Values, field string) (int, error) {
 
 // ruleNow returns the part of a key's rule that differs from the rule of all keys.
 func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
-	k := view.KeyOf(st, key)
+	k := view.LookAt(st).Key(key)
 	if k.Ruled && k.Cap != view.CapOf(st.Caps, key) {
 		rule.Limit = k.Cap
 	}
@@ -104,7 +104,7 @@ var (
 )
 
 func keyNote(x access.Record, st engine.State) string {
-	k := view.KeyOf(st, x.Key)
+	k := view.LookAt(st).Key(x.Key)
 	return fmt.Sprintf("It holds %d now, with %s and a share of %d.", k.Held, capOf(k.Cap), k.Share)
 }
 

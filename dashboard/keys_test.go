@@ -84,12 +84,12 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	same(t, "cap", cells(page, "keys", "Cap"), "2", "2", "2")
 	same(t, "share", cells(page, "keys", "Share"), "100", "100", "100")
 	same(t, "waiting", cells(page, "keys", "Waiting"), "3", "1", "1")
-	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 2 of its 2", "1 key goes before beta", "gamma is next; 0 of 3 free")
+	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 2 of its 2; 3 of 3 held", "keys before beta: 1; 3 of 3 held", "3 of 3 held")
 	same(t, "holders", cells(page, "holders", "Key"), "acme", "acme", "beta")
 	same(t, "waiters", cells(page, "waiters", "Key"), "gamma", "beta", "acme", "acme", "acme")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "1", "1", "2", "3")
-	same(t, "waits", cells(page, "waiters", "Waits for"), "gamma is next; 0 of 3 free", "1 key goes before beta",
-		"acme holds 2 of its 2", "behind 1 other of acme; acme holds 2 of its 2", "behind 2 others of acme; acme holds 2 of its 2")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of 3 held", "keys before beta: 1; 3 of 3 held",
+		"acme holds 2 of its 2; 3 of 3 held", "behind 1 other of acme; acme holds 2 of its 2; 3 of 3 held", "behind 2 others of acme; acme holds 2 of its 2; 3 of 3 held")
 	hasNot(t, page, "act?") // read only
 
 	s.asked("plain", 1, 0, "", "")
@@ -112,7 +112,7 @@ func TestAPageShowsPools(t *testing.T) {
 	same(t, "taken", cells(page, "holders", "Weight"), "1", "1gpu 2licence 1")
 	same(t, "wanted", cells(page, "waiters", "Weight"), "1gpu 3", "1gpu 1", "1licence 1")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "2", "1")
-	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of gpu wanted, 2 of 4 free", "behind 1 other for gpu; gpu: 2 free, reserved for a caller, who wants 3", "1 of licence wanted, 0 of 1 free")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "2 of 4 of gpu held, 3 wanted", "behind 1 other; 2 of 4 of gpu held, 3 reserved for a caller; 2 of 3 held, 1 reserved for a caller", "1 of 1 of licence held")
 	hasNot(t, page, `class="keyed"`, "data-key=\"=", `value="-"`)
 }
 

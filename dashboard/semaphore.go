@@ -120,7 +120,8 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	rows := h.options.Rows
 	v.HoldersPager = q.pager(holders, rows, len(st.Holders))
 	v.WaitersPager = q.pager(waiters, rows, len(st.Waiters))
-	tree := view.Tree(view.KeysOf(st), st.Caps)
+	look := view.LookAt(st)
+	tree := view.Tree(look.Rows(), st.Caps)
 	v.KeysPager = q.pager(keys, h.keyRows(), len(tree))
 	v.Keys = h.keys(q, tree, since, a)
 	for i, holder := range window(view.ByToken(st.Holders), q.pages[holders], rows) {
@@ -134,9 +135,9 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		v.Holders = append(v.Holders, row)
 	}
 	for i, waiter := range window(st.Waiters, q.pages[waiters], rows) {
-		before := view.Before(st, (q.pages[waiters]-1)*rows+i)
+		before := look.Before[(q.pages[waiters]-1)*rows+i]
 		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
-		row.Why = view.Why(st, waiter.Key, waiter.Takes, waiter.Weight, before)
+		row.Why = look.Why(waiter, before)
 		row.Brief = briefWhy(row.Why, waiter.Key)
 		v.Waiters = append(v.Waiters, row)
 	}

@@ -88,7 +88,8 @@ func undoPause(x access.Record, before engine.State) (says string, back url.Valu
 }
 
 func undoKey(x access.Record, before engine.State) (says string, back url.Values) {
-	was, now := view.KeyOf(before, x.Key), view.KeyOf(before, x.Key)
+	was := view.LookAt(before).Key(x.Key)
+	now := was
 	if x.What == "unset-key" {
 		now.Cap, now.Share = view.CapOf(before.Caps, x.Key), engine.DefaultShare
 	} else {

@@ -33,7 +33,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 	s.acquire(s.semaphore("a-new-one", 1, "job"), 1)
 	b.until(`document.querySelector("tbody").firstElementChild.dataset.key === "a-new-one"`)
 	b.click("a", "github-api")
-	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("next in line; 0 of 3 free")`)
+	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("3 of 3 held")`)
 	b.until(`document.querySelector("#status").textContent === "Live"`)
 	if eval[bool](b, `window.marker === 1`) {
 		t.Error("the other page is the same document: the marker proves nothing")
@@ -137,7 +137,7 @@ func TestKeysAreSeenWithoutReload(t *testing.T) {
 	b.until(keysSeen)
 	rows := `[...document.querySelectorAll("[data-list=keys] tr")].map((r) => r.innerText.replace(/\s+/g, " ")).join("; ")`
 	b.until(rows + `.startsWith("acme 2 acme holds 2 of its 2")`)
-	b.until(rows + `.includes("; beta 1 beta is next; 0 of 3 free")`)
+	b.until(rows + `.includes("; beta 1 3 of 3 held")`)
 	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("behind 1 other of acme")`)
 	b.until(`document.querySelector("[data-part=facts]").innerText.includes("2: 1 in turn, 1 at their caps")`)
 	release(4) // the only one that beta holds

@@ -106,7 +106,8 @@ func Summarize(s watch.Summary) Summary {
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: append([]engine.PoolState{}, st.Pools...), Keys: KeysOf(st)}
+	look := LookAt(st)
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: append([]engine.PoolState{}, st.Pools...), Keys: look.Rows()}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
@@ -124,52 +125,35 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	place := map[Lane]int{}
-	for _, w := range st.Waiters {
-		lane := Lane{w.Key, w.Takes.Names()}
-		place[lane]++
+	for i, w := range st.Waiters {
 		v.Waiters = append(v.Waiters, Waiter{
-			Position: place[lane], Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
+			Position: look.Before[i] + 1, Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
 		})
 	}
 	return v
 }
 
-// KeysOf is the keys of a snapshot, in its order.
-func KeysOf(st engine.State) []Key {
-	if !Keyed(st) {
+// Rows are the keys of a snapshot, in its order.
+func (l Look) Rows() []Key {
+	if !Keyed(l.State) {
 		return []Key{}
 	}
-	list, firsts, at := make([]Key, len(st.Keys)), make([]engine.Waiter, len(st.Keys)), make(map[engine.Key]int, len(st.Keys))
-	lanes, keep := Lanes(st)
-	for i, k := range st.Keys {
+	list, at := make([]Key, len(l.Keys)), make(map[engine.Key]int, len(l.Keys))
+	for i, k := range l.Keys {
 		list[i] = Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		at[k.Key] = i
 	}
-	for _, w := range st.Waiters {
-		for _, key := range append(above(w.Key), w.Key+engine.KeySeparator) {
+	for _, w := range l.Waiters {
+		for _, key := range path(w.Key) {
 			if i, ok := at[key]; ok {
 				if list[i].Waiting == 0 {
-					firsts[i] = w
+					list[i].Why = l.Why(w, 0)
 				}
 				list[i].Waiting += 1 + w.Behind
 				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
 			}
 		}
-	}
-	for i := range list {
-		if list[i].Waiting == 0 {
-			continue
-		}
-		var path []engine.KeyState
-		for _, key := range above(list[i].Key) {
-			if i, ok := at[key]; ok {
-				path = append(path, st.Keys[i])
-			}
-		}
-		first := firsts[i]
-		list[i].Why = why(st, inLanes(path, lanes, first.Takes), keep, first.Takes, first.Weight, 0)
 	}
 	return list
 }

@@ -8,9 +8,12 @@ import (
 	"sema/internal/view"
 )
 
-// keyed returns the state of a semaphore with keys and a limit of 10.
-func keyed(used int, keys ...engine.KeyState) engine.State {
-	return engine.State{Limit: 10, Used: used, Keys: keys}
+// line is who waits, of these keys, each for a weight of 1.
+func line(keys ...string) (list []engine.Waiter) {
+	for _, key := range keys {
+		list = append(list, engine.Waiter{Key: nested(key), Weight: 1})
+	}
+	return list
 }
 
 func TestWhy(t *testing.T) {
@@ -20,6 +23,10 @@ func TestWhy(t *testing.T) {
 		}
 		return list
 	}
+	acme := func(used, cap, held int, before ...string) engine.State {
+		k := engine.KeyState{Key: "acme", Cap: cap, Held: held, Full: cap > 0 && held >= cap}
+		return engine.State{Limit: 10, Used: used, Keys: []engine.KeyState{k}, Waiters: line(append(before, "acme")...)}
+	}
 	for _, c := range []struct {
 		name           string
 		st             engine.State
@@ -28,22 +35,22 @@ func TestWhy(t *testing.T) {
 		key            engine.Key
 	}{
 		{"free", engine.State{Limit: 3, Used: 1}, 2, 0, "served now", ""},
-		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: weight 4 is above the limit 3", ""},
+		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: 4 is above the limit 3", ""},
 		{"paused", engine.State{Limit: 3, Paused: true, Waiters: queue(1)}, 1, 1, "paused by an operator", ""},
-		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other; the first wants 3, 2 of 3 free", ""},
-		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others", ""},
+		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other; 1 of 3 held, 3 reserved for a caller", ""},
+		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others; 3 of 3 held", ""},
 		{"about to be served", engine.State{Limit: 3, Used: 1, Waiters: queue(1)}, 1, 1, "behind 1 other", ""},
-		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, "next in line; 3 held, more than the limit 2", ""},
-		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, "next in line; wants 2, 1 of 3 free", ""},
-		{"full", engine.State{Limit: 1, Used: 1}, 1, 0, "next in line; 0 of 1 free", ""},
-		{"above the cap", keyed(5, engine.KeyState{Key: "acme", Cap: 2}), 3, 0, "never: weight 3 is above the 2 that acme may hold", "acme"},
-		{"full", keyed(5, engine.KeyState{Key: "acme", Cap: 2, Held: 2, Full: true}), 1, 0, "acme holds 2 of its 2", "acme"},
-		{"behind in a full key", keyed(5, engine.KeyState{Key: "acme", Cap: 2, Held: 2, Full: true}), 1, 3, "behind 3 others of acme; acme holds 2 of its 2", "acme"},
-		{"keys before", keyed(5, engine.KeyState{Key: "acme", Before: 7}), 1, 0, "7 keys go before acme", "acme"},
-		{"a key before", keyed(5, engine.KeyState{Key: "", Before: 1}), 1, 0, "1 key goes before the caller without a key", ""},
-		{"the next key", keyed(7, engine.KeyState{Key: "acme"}), 10, 0, "acme is next; wants 10, 3 of 10 free", "acme"},
+		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, "3 of 2 held", ""},
+		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, "2 of 3 held, 2 wanted", ""},
+		{"full", engine.State{Limit: 1, Used: 1}, 1, 0, "1 of 1 held", ""},
+		{"above the cap", acme(5, 2, 0), 3, 0, "never: 3 is above the limit 2 of acme", "acme"},
+		{"full", acme(5, 2, 2), 1, 0, "acme holds 2 of its 2", "acme"},
+		{"behind in a full key", acme(5, 2, 2), 1, 3, "behind 3 others of acme; acme holds 2 of its 2", "acme"},
+		{"keys before", acme(5, 0, 0, "a", "b", "b/c", "b"), 1, 0, "keys before acme: 2", "acme"},
+		{"a key before those without", acme(5, 0, 0), 1, 0, "keys before (none): 1", ""},
+		{"the next key", acme(7, 0, 0), 10, 0, "7 of 10 held, 10 wanted", "acme"},
 	} {
-		if got := view.Why(c.st, c.key, "", c.weight, c.before); got != c.want {
+		if got := view.LookAt(c.st).Why(engine.Waiter{Key: c.key, Weight: c.weight}, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -56,7 +63,6 @@ func nested(text string) engine.Key {
 
 // The obstacles of all levels are said, the lowest first.
 func TestWhyByLevel(t *testing.T) {
-	waiter := func(key string, weight int) engine.Waiter { return engine.Waiter{Key: nested(key), Weight: weight} }
 	state := func(key string, of engine.KeyState) engine.KeyState {
 		of.Key, of.Share = nested(key), engine.DefaultShare
 		return of
@@ -64,8 +70,12 @@ func TestWhyByLevel(t *testing.T) {
 	full := func(key string, held, cap int) engine.KeyState {
 		return state(key, engine.KeyState{Held: held, Cap: cap, Waiting: 1, Full: true})
 	}
-	turn := func(key string, before int) engine.KeyState {
-		return state(key, engine.KeyState{Cap: 20, Waiting: 1, Before: before, InTurn: true})
+	turn := func(key string) engine.KeyState {
+		return state(key, engine.KeyState{Cap: 20, Waiting: 1, InTurn: true})
+	}
+	wide := func(weight int, list []engine.Waiter) []engine.Waiter {
+		list[0].Weight = weight
+		return list
 	}
 	for _, c := range []struct {
 		name           string
@@ -75,43 +85,37 @@ func TestWhyByLevel(t *testing.T) {
 		weight, before int
 		want           string
 	}{
-		{"nothing", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "served now"},
-		{"next", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0)}, nil, "acme/alice", 9, 0, "acme/alice is next; wants 9, 8 of 30 free"},
-		{"leaf full", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
+		{"nothing", []engine.KeyState{turn("acme"), turn("acme/alice")}, line("acme/alice", "beta"), "acme/alice", 1, 0, "served now"},
+		{"next", []engine.KeyState{turn("acme"), turn("acme/alice")}, nil, "acme/alice", 9, 0, "22 of 30 held, 9 wanted"},
+		{"leaf full", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
 		{"both full, and only the leaf is the engine's reason", []engine.KeyState{state("acme", engine.KeyState{Held: 20, Cap: 20, Waiting: 1}), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; acme holds 20 of its 20"},
-		{"parent full", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 0, "acme holds 20 of its 20"},
+		{"parent full", []engine.KeyState{full("acme", 20, 20), turn("acme/alice")}, nil, "acme/alice", 1, 0, "acme holds 20 of its 20"},
 		{"both full", []engine.KeyState{full("acme", 20, 20), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; acme holds 20 of its 20"},
-		{"behind at a full parent", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 0)}, nil, "acme/alice", 1, 2, "behind 2 others of acme/alice; acme holds 20 of its 20"},
-		{"keys before, at one level", []engine.KeyState{turn("acme", 0), turn("acme/alice", 3)}, nil, "acme/alice", 1, 0, "3 keys of acme go before acme/alice"},
-		{"keys before, at both", []engine.KeyState{turn("acme", 2), turn("acme/alice", 1)}, nil, "acme/alice", 1, 0, "1 key of acme goes before acme/alice; 2 keys go before acme"},
-		{"full below, keys before above", []engine.KeyState{turn("acme", 2), full("acme/alice", 4, 4)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4; 2 keys go before acme"},
+		{"behind at a full parent", []engine.KeyState{full("acme", 20, 20), turn("acme/alice")}, nil, "acme/alice", 1, 2, "behind 2 others of acme/alice; acme holds 20 of its 20"},
+		{"keys before, at one level", []engine.KeyState{turn("acme"), turn("acme/alice")}, line("acme/a", "acme/b", "acme", "acme/alice", "beta"), "acme/alice", 1, 0, "keys before acme/alice: 3"},
+		{"keys before, at both", []engine.KeyState{turn("acme"), turn("acme/alice")}, line("a", "b", "acme/a", "acme/alice"), "acme/alice", 1, 0, "keys before acme/alice: 1; keys before acme: 2"},
+		{"full below, keys before above", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, line("a", "b", "acme/bob", "acme/alice"), "acme/alice", 1, 0, "acme/alice holds 4 of its 4; keys before acme: 2"},
 		{
-			"a wide first waiter of the parent", []engine.KeyState{full("acme", 19, 20), turn("acme/bob", 0), turn("acme/alice", 1)},
-			[]engine.Waiter{waiter("acme/bob", 2), waiter("acme/alice", 1)}, "acme/alice", 1, 0,
-			"1 key of acme goes before acme/alice; acme holds 19 of its 20, and its first waiter wants 2",
+			"a wide first waiter of the parent", []engine.KeyState{full("acme", 19, 20), turn("acme/bob"), turn("acme/alice")}, wide(2, line("acme/bob", "acme/alice")), "acme/alice", 1, 0,
+			"keys before acme/alice: 1; acme holds 19 of its 20, the rest reserved for its first waiter",
 		},
-		{"own callers", []engine.KeyState{turn("acme", 1), turn("acme/", 2)}, nil, "acme", 1, 0, "2 keys of acme go before the caller of acme itself; 1 key goes before acme"},
+		{"own callers", []engine.KeyState{turn("acme"), turn("acme/")}, line("a", "acme/a", "acme/b", "acme"), "acme", 1, 0, "keys before acme itself: 2; keys before acme: 1"},
+		{"own callers behind a wide one", []engine.KeyState{turn("acme"), turn("acme/alice"), turn("acme/")}, wide(9, line("acme", "acme", "acme/alice")), "acme", 1, 1, "behind 1 other of acme; 22 of 30 held, 9 reserved for a caller of acme"},
+		{"own callers next", []engine.KeyState{turn("acme"), turn("acme/")}, nil, "acme", 9, 0, "22 of 30 held, 9 wanted"},
+		{"above the inner cap", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, nil, "acme/alice", 5, 0, "never: 5 is above the limit 4 of acme/alice"},
 		{
-			"own callers behind a wide one", []engine.KeyState{turn("acme", 0), turn("acme/alice", 0), turn("acme/", 0)},
-			[]engine.Waiter{waiter("acme/alice", 1), waiter("acme", 9), waiter("acme", 1)}, "acme", 1, 1,
-			"behind 1 other of acme itself; the first wants 9, 8 of 30 free",
+			"above all caps, and the limit", []engine.KeyState{state("acme", engine.KeyState{Cap: 40}), state("acme/alice", engine.KeyState{Cap: 4})}, nil, "acme/alice", 41, 0,
+			"never: 41 is above the limit 4 of acme/alice; 41 is above the limit 40 of acme; 41 is above the limit 30",
 		},
-		{"own callers next", []engine.KeyState{turn("acme", 0), turn("acme/", 0)}, nil, "acme", 9, 0, "the caller of acme itself is next; wants 9, 8 of 30 free"},
-		{"above the inner cap", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4)}, nil, "acme/alice", 5, 0, "never: weight 5 is above the 4 that acme/alice may hold"},
 		{
-			"above the outer cap, the least", []engine.KeyState{state("acme", engine.KeyState{Cap: 3}), state("acme/alice", engine.KeyState{Cap: 4})}, nil, "acme/alice", 5, 0,
-			"never: weight 5 is above the 3 that acme may hold",
+			"three levels", []engine.KeyState{full("acme", 20, 20), turn("acme/alice"), full("acme/alice/gpt", 2, 2)}, line("acme/bob", "acme/alice/opus", "acme/alice/gpt", "acme/alice/gpt"), "acme/alice/gpt", 1, 1,
+			"behind 1 other of acme/alice/gpt; acme/alice/gpt holds 2 of its 2; keys before acme/alice: 1; acme holds 20 of its 20",
 		},
-		{"above the limit, the least", []engine.KeyState{state("acme", engine.KeyState{Cap: 40})}, nil, "acme/alice", 41, 0, "never: weight 41 is above the limit 30"},
-		{
-			"three levels", []engine.KeyState{full("acme", 20, 20), turn("acme/alice", 1), full("acme/alice/gpt", 2, 2)}, nil, "acme/alice/gpt", 1, 1,
-			"behind 1 other of acme/alice/gpt; acme/alice/gpt holds 2 of its 2; 1 key of acme goes before acme/alice; acme holds 20 of its 20",
-		},
-		{"own callers of the second of three levels", []engine.KeyState{turn("acme", 0), full("acme/alice", 4, 4), turn("acme/alice/", 0)}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
+		{"own callers of the second of three levels", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4), turn("acme/alice/")}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
 		{"a percent sign in a name", []engine.KeyState{full("a%2Fb", 1, 1)}, nil, "a%2Fb", 1, 0, "a%252Fb holds 1 of its 1"},
 	} {
 		st := engine.State{Limit: 30, Used: 22, Keys: c.keys, Waiters: c.waiters}
-		if got := view.Why(st, nested(c.key), "", c.weight, c.before); got != c.want {
+		if got := view.LookAt(st).Why(engine.Waiter{Key: nested(c.key), Weight: c.weight}, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -129,6 +133,7 @@ func TestWhyOfPools(t *testing.T) {
 		name           string
 		used           [2]int // of 4 db, and of 8 gpu
 		keys           []engine.KeyState
+		holders        []engine.Holder
 		waiters        []engine.Waiter
 		key            string
 		takes          engine.Pools
@@ -136,41 +141,49 @@ func TestWhyOfPools(t *testing.T) {
 		want           string
 	}{
 		{name: "free", used: [2]int{4, 7}, takes: "gpu=1", want: "served now"},
-		{name: "nothing left", used: [2]int{0, 8}, takes: "gpu=1", want: "1 of gpu wanted, 0 of 8 free"},
-		{name: "made smaller", used: [2]int{5, 9}, takes: "db=1,gpu=1", want: "1 of db wanted, 0 of 4 free; 1 of gpu wanted, 0 of 8 free"},
-		{name: "in line", used: [2]int{0, 8}, waiters: []engine.Waiter{waiter("", "gpu=1", 1), waiter("", "gpu=2", 1)}, takes: "gpu=1", before: 2, want: "behind 2 others for gpu; 1 of gpu wanted, 0 of 8 free"},
-		{name: "behind a wide one", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=1", before: 1, want: "behind 1 other for gpu; gpu: 2 free, reserved for a caller, who wants 4"},
-		{name: "the wide one itself", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=4", want: "4 of gpu wanted, 2 of 8 free"},
+		{name: "nothing left", used: [2]int{0, 8}, takes: "gpu=1", want: "8 of 8 of gpu held"},
+		{name: "made smaller", used: [2]int{5, 9}, takes: "db=1,gpu=1", want: "5 of 4 of db held; 9 of 8 of gpu held"},
+		{name: "in line", used: [2]int{0, 8}, waiters: []engine.Waiter{waiter("", "gpu=1", 1), waiter("", "gpu=2", 1)}, takes: "gpu=1", before: 2, want: "behind 2 others; 8 of 8 of gpu held"},
+		{name: "behind a wide one", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=1", before: 1, want: "behind 1 other; 6 of 8 of gpu held, 4 reserved for a caller"},
+		{name: "the wide one itself", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=4", want: "6 of 8 of gpu held, 4 wanted"},
 		{
 			name: "reserved for another key", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("acme/bob", 0, 0, 0)},
-			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "gpu: 2 free, reserved for acme/bob, who wants 4",
+			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "6 of 8 of gpu held, 4 reserved for a caller of acme/bob",
 		},
 		{
 			name: "of no use to one at its cap", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 2, 2, 0), state("acme/bob", 2, 0, 0)},
 			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
 		},
 		{
-			name: "of no use to one that holds more", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 3, 0, 0)},
+			name: "of no use to one that holds more", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 3, 0, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 3}},
 			waiters: []engine.Waiter{waiter("acme", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
 		},
 		{
 			name: "keys before, of the same pools", used: [2]int{0, 8}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("zeta", 0, 0, 9)},
 			waiters: []engine.Waiter{waiter("beta", "db=1", 1), waiter("acme", "gpu=1", 1), waiter("acme", "gpu=1", 1), waiter("zeta", "gpu=2", 1)}, key: "zeta", takes: "gpu=2",
-			want: "1 key goes before zeta; 2 of gpu wanted, 0 of 8 free",
+			want: "keys before zeta: 1; 8 of 8 of gpu held, 2 wanted",
 		},
-		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "3 of 9 free; the rest is reserved for a caller, who wants 2, and 1 of db and 2 of gpu"},
-		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "3 of 9 free; the rest is reserved for a caller, who wants 5"},
-		{name: "cap, then pool", used: [2]int{4, 0}, keys: []engine.KeyState{state("acme", 2, 2, 0)}, key: "acme", takes: "db=1", want: "acme holds 2 of its 2; 1 of db wanted, 0 of 4 free"},
-		{name: "above the pool", takes: "db=1,gpu=9", want: "never: 9 of gpu are above the 8 that there are"},
+		{
+			name: "a key goes first that holds less of the pool", keys: []engine.KeyState{state("acme", 5, 0, 0), state("zeta", 1, 0, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 5}, {Key: "zeta", Takes: "gpu=1", Weight: 1}},
+			waiters: []engine.Waiter{waiter("acme", "gpu=1", 1)}, key: "zeta", takes: "gpu=1", want: "keys before zeta: 1",
+		},
+		{
+			name: "a key goes before nobody whose first of these pools is above its cap", keys: []engine.KeyState{state("acme", 1, 2, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 1}, {Key: "zeta", Takes: "gpu=1", Weight: 1}},
+			waiters: []engine.Waiter{waiter("acme", "", 1), waiter("acme", "gpu=2", 2)}, key: "zeta", takes: "gpu=1", want: "served now",
+		},
+		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "6 of 9 held, 2 wanted, 2 reserved for a caller"},
+		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "6 of 9 held, 5 reserved for a caller"},
+		{name: "cap, then pool", used: [2]int{4, 0}, keys: []engine.KeyState{state("acme", 2, 2, 0)}, key: "acme", takes: "db=1", want: "acme holds 2 of its 2; 4 of 4 of db held"},
+		{name: "above the pool", takes: "db=1,gpu=9", want: "never: 9 is above the limit 8 of gpu"},
 		{name: "no pool", takes: "gpu=1,gpus=1", want: "never: there is no pool gpus"},
 		{name: "ended", takes: "old=1", want: "never: there is no pool old"},
 	} {
-		st := engine.State{Limit: 9, Used: 6, Keys: c.keys, Waiters: c.waiters, Pools: []engine.PoolState{{Pool: "db", Limit: 4, Used: c.used[0]}, {Pool: "gpu", Limit: 8, Used: c.used[1]}, {Pool: "old", Used: 1}}}
-		if got := view.Why(st, nested(c.key), c.takes, max(c.weight, 1), c.before); got != c.want {
+		st := engine.State{Limit: 9, Used: 6, Keys: c.keys, Holders: c.holders, Waiters: c.waiters, Pools: []engine.PoolState{{Pool: "db", Limit: 4, Used: c.used[0]}, {Pool: "gpu", Limit: 8, Used: c.used[1]}, {Pool: "old", Used: 1}}}
+		if got := view.LookAt(st).Why(engine.Waiter{Key: nested(c.key), Takes: c.takes, Weight: max(c.weight, 1)}, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 		st.Paused = true
-		if got := view.Why(st, nested(c.key), c.takes, max(c.weight, 1), c.before); got != "paused by an operator" && !strings.HasPrefix(got, "never: ") {
+		if got := view.LookAt(st).Why(engine.Waiter{Key: nested(c.key), Takes: c.takes, Weight: max(c.weight, 1)}, c.before); got != "paused by an operator" && !strings.HasPrefix(got, "never: ") {
 			t.Errorf("%s, paused: %q", c.name, got)
 		}
 	}
@@ -184,20 +197,20 @@ func TestPlacesOfPools(t *testing.T) {
 	}
 	v := view.Of("x", st)
 	for i, want := range []int{1, 1, 2, 1} {
-		if v.Waiters[i].Position != want || view.Before(st, i) != want-1 {
-			t.Errorf("%+v: %d, want %d", v.Waiters[i], view.Before(st, i)+1, want)
+		if v.Waiters[i].Position != want || view.LookAt(st).Before[i] != want-1 {
+			t.Errorf("%+v: %d, want %d", v.Waiters[i], view.LookAt(st).Before[i]+1, want)
 		}
 	}
 	if v.Keys == nil || len(v.Keys) != 0 || view.Keyed(st) {
 		t.Errorf("%+v", v.Keys)
 	}
 	st.Keys = append(st.Keys, engine.KeyState{Key: "acme", Share: 100, Held: 1})
-	if keys := view.KeysOf(st); len(keys) != 2 || keys[0].Why != "served now" {
+	if keys := view.LookAt(st).Rows(); len(keys) != 2 || keys[0].Why != "served now" {
 		t.Errorf("%+v", keys)
 	}
 }
 
-// The row of a key says what those below it wait for: the first of them as it is, or that all are full.
+// The row of a key says what the first of those below it waits for.
 func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	keys := []engine.KeyState{
 		{Key: "beta", Waiting: 1, Share: 100, InTurn: true}, {Key: nested("beta/"), Waiting: 1, Share: 100, InTurn: true},
@@ -206,11 +219,11 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	}
 	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}, {Key: nested("gamma/carol"), Weight: 1}}}
 	want := map[engine.Key]string{
-		"beta": "beta is next; 0 of 9 free", nested("beta/"): "the caller of beta itself is next; 0 of 9 free",
-		nested("acme/alice"): "acme/alice holds 4 of its 4", "acme": "all that wait below it are at their caps",
-		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2", "gamma": "all that wait below it are at their caps; gamma holds 3 of its 2",
+		"beta": "9 of 9 held", nested("beta/"): "9 of 9 held",
+		nested("acme/alice"): "acme/alice holds 4 of its 4; 9 of 9 held", "acme": "acme/alice holds 4 of its 4; 9 of 9 held",
+		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held", "gamma": "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held",
 	}
-	for _, k := range view.KeysOf(st) {
+	for _, k := range view.LookAt(st).Rows() {
 		if k.Why != want[k.Key] {
 			t.Errorf("%v: %q, want %q", k.Key, k.Why, want[k.Key])
 		}
@@ -219,7 +232,7 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 		}
 	}
 	st.Paused = true
-	for _, k := range view.KeysOf(st) {
+	for _, k := range view.LookAt(st).Rows() {
 		if k.Why != "paused by an operator" {
 			t.Errorf("%v: %q", k.Key, k.Why)
 		}

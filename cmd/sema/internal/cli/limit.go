@@ -151,7 +151,7 @@ type keyJSON struct {
 // writeKey prints what a key may hold.
 func (p *program) writeKey(name string, key engine.Key, st sema.State) error {
 	of := view.Key{Key: key, Cap: view.CapOf(st.Caps, key), Share: engine.DefaultShare} // one that nobody uses
-	for _, k := range view.KeysOf(st) {
+	for _, k := range view.LookAt(st).Rows() {
 		if k.Key == key {
 			of = k
 		}

@@ -37,23 +37,16 @@ func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
 		case err != nil:
 			return err
 		}
-		ours, id, pools := 0, "", map[string]int{}
-		for _, h := range st.Holders {
-			if slices.Contains(outer, h.ID) {
-				ours, id = ours+h.Weight, h.ID
-				for pool, n := range h.Takes.All() {
-					pools[pool] += n
+		const try = "another name for the inner semaphore, or env -u " + heldVariable + " in front of a command that outlives the outer one"
+		for _, b := range view.LookAt(st).Bounds(w.flags.wish()) {
+			ours, id := 0, ""
+			for _, h := range st.Holders {
+				if n := b.Part(h.Key, h.Takes, h.Weight); n > 0 && slices.Contains(outer, h.ID) {
+					ours, id = ours+n, h.ID
 				}
 			}
-		}
-		const try = "another name for the inner semaphore, or env -u " + heldVariable + " in front of a command that outlives the outer one"
-		const self = "%q would wait for itself: this runs under its permit %s, and %d of %d%s are taken that way"
-		if ours > 0 && ours+weight > st.Limit {
-			return usage(try, self, w.name, id, ours, st.Limit, "")
-		}
-		for pool, n := range w.flags.takes.All() {
-			if p, ok := view.PoolOf(st, pool); ok && pools[pool] > 0 && pools[pool]+n > p.Limit {
-				return usage(try, self, w.name, id, pools[pool], p.Limit, " of "+pool)
+			if ours > 0 && ours+b.Wants > b.Limit && b.Wants <= b.Limit {
+				return usage(try, "%q would wait for itself: this runs under its permit %s, and %d of %d%s are taken that way", w.name, id, ours, b.Limit, b.Of)
 			}
 		}
 		return nil

@@ -141,6 +141,11 @@ func poolsFlag(cmd *cobra.Command, pools *engine.Pools, name string, least int, 
 	}}, name, help)
 }
 
+// wish is what the flags ask for.
+func (f *takeFlags) wish() engine.Waiter {
+	return engine.Waiter{Key: f.key, Takes: f.takes, Weight: f.weight}
+}
+
 // tries reports whether there is no wait.
 func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0 }
 
@@ -500,28 +505,23 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if st.Paused {
 		paused = "paused by an operator, "
 	}
-	key, whose := "", ""
+	options, held := "", ""
 	if w.flags.key != "" {
-		key = " --key " + quote(w.flags.key.String())
-		for _, k := range view.Path(st, w.flags.key) {
-			if k.Cap > 0 && slices.Contains(st.Keys, k) { // it is in use
-				whose += fmt.Sprintf("%s holds %d of its %d, ", printable(k.Key.String(), 60), k.Held, k.Cap)
-			}
-		}
+		options = " --key " + quote(w.flags.key.String())
 	}
 	if w.flags.takes != "" {
-		key += " --take " + string(w.flags.takes)
-	}
-	for name := range w.flags.takes.All() {
-		if p, ok := view.PoolOf(st, name); ok {
-			whose += fmt.Sprintf("%d of %d of %s held, ", p.Used, p.Limit, name)
-		}
+		options += " --take " + string(w.flags.takes)
 	}
 	if _, busy := errors.AsType[*sema.BusyError](err); busy && tooManySets(st, w.flags.takes) {
-		whose = fmt.Sprintf("callers wait for %d other combinations of pools, ", engine.MaxPools)
+		held = fmt.Sprintf("callers wait for %d other combinations of pools, ", engine.MaxPools)
 	}
-	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s%s", w.urlFlag(), quote(w.name), key),
-		"%q: no permit %s: %s%s%d of %d held, %d waiting", w.name, when, paused, whose, st.Used, st.Limit, st.Waiting())}
+	for _, b := range view.LookAt(st).Bounds(w.flags.wish()) {
+		if b.Text != "" {
+			held += printable(b.Text, 100) + ", "
+		}
+	}
+	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s%s", w.urlFlag(), quote(w.name), options),
+		"%q: no permit %s: %s%s%d waiting", w.name, when, paused, held, st.Waiting())}
 }
 
 // tooManySets reports whether so many other combinations of pools are waited for that a caller who wants these may not wait.

@@ -50,7 +50,7 @@ func TestTop(t *testing.T) {
 		x.keys("Enter")
 		x.shows("downloads  limit 1", "held 1  free 0  1 holding  1 waiting", "first job", "second job")
 		x.keys("Down")
-		x.shows("> 1.", "waits: next in line; 0 of 1 free", "permit "+l.state().Waiters[0].ID)
+		x.shows("> 1.", "waits: 1 of 1 held", "permit "+l.state().Waiters[0].ID)
 		x.keys("r")
 		x.shows("only a permit that is held can be revoked")
 

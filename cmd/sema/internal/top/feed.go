@@ -8,7 +8,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -28,7 +27,7 @@ type page struct {
 	subject subject
 	list    []watch.Summary
 	total   int
-	state   engine.State
+	state   view.Look
 	keys    []view.Key // of the state, each followed by those below it
 	err     error
 }
@@ -99,9 +98,10 @@ func (f *feed) look(w subject) page {
 	defer cancel()
 	p := page{subject: w}
 	if w.name != "" {
-		p.state, p.err = f.watcher.State(ctx, w.name)
-		p.state.Holders = view.ByToken(p.state.Holders) // lines that change places cannot be read
-		p.keys = view.Tree(view.KeysOf(p.state), p.state.Caps)
+		st, err := f.watcher.State(ctx, w.name)
+		st.Holders = view.ByToken(st.Holders) // lines that change places cannot be read
+		p.state, p.err = view.LookAt(st), err
+		p.keys = view.Tree(p.state.Rows(), st.Caps)
 		return p
 	}
 	p.list, p.total, p.err = f.watcher.Summaries(ctx, w.query)

@@ -182,12 +182,12 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 		m.query.Filter = evil
 		screens := m.View().Content
 		m.name = evil
-		m.one.state = engine.State{
+		m.one.state = view.LookAt(engine.State{
 			Limit: 1, Keys: []engine.KeyState{{Key: engine.Key(evil), Held: 1, Waiting: 1, Cap: 1, Full: true}},
 			Holders: []engine.Holder{{ID: evil, Key: engine.Key(evil), Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
 			Waiters: []engine.Waiter{{ID: evil, Key: engine.Key(evil), Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
-		}
-		m.one.keys = view.KeysOf(m.one.state)
+		})
+		m.one.keys = m.one.state.Rows()
 		screens += m.View().Content
 		m.byKey = true
 		screens += m.View().Content
@@ -354,7 +354,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 		v.key("r")
 		v.until("only a permit that is held can be revoked")
 		v.key("down")
-		v.until("waits: gamma is next; 0 of 3 free")
+		v.until("waits: 3 of 3 held")
 		expect.OK(t, operator(t, e, "llm").Set(t.Context(), sema.Rule{Share: 300}, "gamma"))
 		v.until("300*")
 		v.until("> gamma") // under the cursor
@@ -437,7 +437,7 @@ func TestThePoolsOfASemaphore(t *testing.T) {
 		v.until("takes gpu=2,licence=1")
 		v.key("end")
 		v.until("takes gpu=1")
-		v.until("waits: 1 of gpu wanted, 0 of 2 free")
+		v.until("waits: 2 of 2 of gpu held")
 		v.fits()
 		if strings.Contains(v.screen(), "KEY") {
 			t.Errorf("a semaphore without keys:\n%s", v.screen())

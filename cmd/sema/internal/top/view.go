@@ -166,7 +166,7 @@ func (m *model) viewOne() []string {
 			head += " (PAUSED)"
 		}
 		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), st.Waiting())
-		if text := view.Adapts(st); text != "" {
+		if text := view.Adapts(st.State); text != "" {
 			head += "  " + text
 		}
 		for _, p := range slices.SortedStableFunc(slices.Values(st.Pools), func(a, b engine.PoolState) int { return b.Waiting - a.Waiting }) {
@@ -233,7 +233,7 @@ func (m *model) who(row int) string {
 	if w.Behind > 0 {
 		label += fmt.Sprintf(" (+%d)", w.Behind)
 	}
-	place := view.Before(st, row-len(st.Holders)) + 1
+	place := st.Before[row-len(st.Holders)] + 1
 	return m.wide(fmt.Sprintf("%d.", place), keyCell(w.Key, whoseWidth), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
 }
 
@@ -271,7 +271,7 @@ func (m *model) detail() []string {
 	}
 	w := m.row - len(st.Holders)
 	waiter := st.Waiters[w]
-	return []string{m.line(plain, id+of(waiter.Key, waiter.Takes)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Takes, waiter.Weight, view.Before(st, w))))}
+	return []string{m.line(plain, id+of(waiter.Key, waiter.Takes)), m.line(plain, "waits: "+clean(st.Why(waiter, st.Before[w])))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the
