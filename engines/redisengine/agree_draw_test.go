@@ -61,12 +61,21 @@ func (j *judge) counted(t *rapid.T) string {
 	return protocol.Counted(key, rapid.SampledFrom(j.takes).Draw(t, "takes"))
 }
 
+// named is counted for an ask. One for a named permit mostly asks again for the same.
+func (j *judge) named(t *rapid.T, r *protocol.Request) string {
+	if was, ok := j.asked[r.ID]; ok && r.Who != nil && !one(t, 6, "another key") {
+		return was
+	}
+	j.asked[r.ID] = j.counted(t)
+	return j.asked[r.ID]
+}
+
 // pools are those of a semaphore.
 func (j *judge) pools(t *rapid.T) engine.Pools {
 	if len(j.takes) == 0 {
 		return ""
 	}
-	return rapid.SampledFrom([]engine.Pools{"GPU=2,db=2", "GPU=2,db=2", "GPU=2,db=3", "GPU=3,db=1", "GPU=1", ""}).Draw(t, "pools")
+	return rapid.SampledFrom(j.there).Draw(t, "pools")
 }
 
 // caps are caps of keys, mostly of those with one name.
@@ -151,7 +160,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
-			r.Key, r.Caps, r.Pools = j.counted(t), j.caps(t, 0, 3), j.pools(t)
+			r.Key, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
 		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
@@ -228,7 +237,7 @@ func (j *judge) both(t *rapid.T) {
 				if r.Who != nil {
 					r.Who = j.who(t, r.ID)
 					if len(j.names) > 0 {
-						r.Key, r.Caps, r.Pools = j.counted(t), j.caps(t, 0, 3), j.pools(t)
+						r.Key, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
 					}
 				}
 				c.Requests = append(c.Requests, r)

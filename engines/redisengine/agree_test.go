@@ -186,6 +186,22 @@ func (b *bench) check(t *rapid.T) {
 	}
 	if len(j.names) > 0 && one(t, 2, "pools") {
 		j.takes = []engine.Pools{"", "", "GPU=1", "GPU=2", "db=1", "GPU=1,db=1", "GPU=1,db=3"}
+		j.there = []engine.Pools{"GPU=2,db=2", "GPU=2,db=2", "GPU=2,db=3", "GPU=3,db=1", "GPU=1", ""}
+		if one(t, 4, "many sets") { // more than may wait
+			j.takes, j.there = []engine.Pools{"GPU=1"}, []engine.Pools{"GPU=1,a=1,b=1,c=1,d=1"}
+			for bits := range 16 {
+				takes := map[string]int{"GPU": bits % 2}
+				for i, pool := range []string{"a", "b", "c", "d"} {
+					takes[pool] = bits >> i % 2
+				}
+				maps.DeleteFunc(takes, func(_ string, n int) bool { return n == 0 })
+				some, _ := engine.NewPools(takes, 1)
+				j.takes = append(j.takes, some)
+				takes["GPU"] = 1
+				some, _ = engine.NewPools(takes, 1)
+				j.takes = append(j.takes, some)
+			}
+		}
 	}
 	if len(j.names) > 0 && j.crowded() {
 		j.names = nil
@@ -228,10 +244,12 @@ type judge struct {
 	sessions map[string]*session  // of each client
 	known    []engine.ID          // ids that were used
 	last     map[string]engine.ID // of each client: the id in the last call of all
+	asked    map[engine.ID]string // the key of each id that was asked for
 	others   map[engine.ID]bool   // permits that another client asked for or renewed
 	dead     map[string]bool      // clients without a subscription
 	names    []string             // of keys; empty: a semaphore without keys
 	takes    []engine.Pools       // of pools; empty: there are none
+	there    []engine.Pools       // how much there may be of each
 	calm     bool                 // most calls have one request, and most of these can be granted: the world of the fast path
 	keeps    map[string]keeping   // the right that each client has
 	fences   map[string]fencing   // the fence that each client raised
@@ -260,7 +278,7 @@ type fencing struct {
 func newJudge(b *bench, crowd bool) *judge {
 	j := &judge{
 		bench: b, keys: keysOf(defaultPrefix, "x"), now: time.Now().UnixMicro(), clients: []string{"pa.1", "pb.1", "pc.1"},
-		sessions: map[string]*session{}, last: map[string]engine.ID{}, others: map[engine.ID]bool{},
+		sessions: map[string]*session{}, asked: map[engine.ID]string{}, last: map[string]engine.ID{}, others: map[engine.ID]bool{},
 		dead: map[string]bool{}, keeps: map[string]keeping{}, fences: map[string]fencing{}, pipe: b.rdb.Pipeline(),
 	}
 	if crowd {

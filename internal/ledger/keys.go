@@ -215,13 +215,26 @@ func (k *key) first(skip func(*lane) bool) (first *ticket) {
 	return first
 }
 
-// beforeOther is the order of lanes in turn of different sets. What their keys hold of pools cannot be compared.
+// beforeOther is the order of lanes in turn of different sets: by what their keys hold with the pools that both want. What
+// a key holds otherwise is out of reach for somebody who waits for such a pool, so that it would never be his turn.
 func (n *lane) beforeOther(o *lane) int {
-	return cmp.Or(cmp.Compare(n.key.level(n.key.held), o.key.level(o.key.held)), cmp.Compare(n.tag, o.tag), cmp.Compare(n.seq, o.seq))
+	others := o.pools()
+	both := slices.DeleteFunc(n.pools(), func(pool string) bool { return !slices.Contains(others, pool) })
+	return cmp.Or(cmp.Compare(n.key.levelWith(both), o.key.levelWith(both)), cmp.Compare(n.tag, o.tag), cmp.Compare(n.seq, o.seq))
 }
 
-// level is how many whole shares a key has with a weight.
-func (k *key) level(weight int) int { return weight * engine.DefaultShare / k.shares() }
+// levelWith is how many whole shares a key holds with that one of some pools with which it holds the most; of all
+// without any.
+func (k *key) levelWith(pools []string) int {
+	held := k.held
+	for i, pool := range pools {
+		if i == 0 {
+			held = 0
+		}
+		held = max(held, k.with[pool])
+	}
+	return held * engine.DefaultShare / k.shares()
+}
 
 // capOf is how much weight a key may hold.
 func (l *Ledger) capOf(k *key) int {
@@ -395,19 +408,16 @@ func (l *Ledger) heldUp(k *key) bool {
 	return t != nil && l.holdsUp(k, t)
 }
 
-// heldOf is what a lane's key holds with some of the pools that the lane wants, or of all without any.
-func (n *lane) heldOf() (held int) {
+// pools are the names of the pools that a lane's tickets want.
+func (n *lane) pools() []string {
 	if n.set == "" {
-		return n.key.held
+		return nil
 	}
-	for pool := range strings.SplitSeq(n.set, ",") {
-		held = max(held, n.key.with[pool])
-	}
-	return held
+	return strings.Split(n.set, ",")
 }
 
 func (ks *keyed) stepInTurn(n *lane, first *ticket) {
-	n.where, n.level, n.tag = inTurn, n.key.level(n.heldOf()), n.base+n.key.cost(first.id.Weight)
+	n.where, n.level, n.tag = inTurn, n.key.levelWith(n.pools()), n.base+n.key.cost(first.id.Weight)
 	up := n.key.up.lane(n.set)
 	up.turn = slices.Insert(up.turn, up.turns(n), n)
 	ks.ready += bit(n.key.own == nil)

@@ -273,8 +273,13 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 
 // ask grants, queues or refuses.
 func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
-	if l.limit == 0 && r.ID.Weight > r.Limit {
-		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit} // and there still is no semaphore
+	switch of := l.ownerOf(r.ID); {
+	case of == nil && l.begins(r):
+		if a := tooHeavyFor(r); a.Status != 0 {
+			return a // and nothing has begun
+		}
+	case of != nil && r.Who != nil && l.countedOf(r.ID) != r.Key:
+		return protocol.Answer{Status: protocol.InUse}
 	}
 	l.open(now, r)
 	if r.Key != "" {
@@ -300,9 +305,10 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	if most, depth := l.mostOf(k); r.ID.Weight > most {
 		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth})
 	}
-	if at, limit := l.scarce(takes); at > 0 {
+	if at, limit := scarce(takes, l.keys.limitOf); at > 0 {
 		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: limit, Pool: at})
 	}
+	l.dropSilent(now, takes.Names())
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
 		l.grant(now, place) // those who came later may have to wait for this one
@@ -338,7 +344,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		if l.keys.tooManySets(set) {
+		if l.keys.tooMany(set) {
 			return refuse(protocol.Answer{Status: protocol.TooMany})
 		}
 		t = &ticket{id: r.ID, key: k, takes: takes, set: set, place: place, insist: r.Again, detached: r.Detached, owner: of}
@@ -529,7 +535,7 @@ func (l *Ledger) forget(h *holder) {
 // open makes sure the semaphore exists, with the limit that the first user gives,
 // or the newest.
 func (l *Ledger) open(now int64, r *protocol.Request) {
-	if l.limit == 0 || r.Newest && !l.pinned {
+	if l.begins(r) {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
 		l.setCaps(r.Caps)
@@ -539,6 +545,30 @@ func (l *Ledger) open(now int64, r *protocol.Request) {
 		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
 	}
 	l.remember(now, r.Lease)
+}
+
+// begins reports whether an ask says what limit, caps and pools there are from now on.
+func (l *Ledger) begins(r *protocol.Request) bool { return l.limit == 0 || r.Newest && !l.pinned }
+
+// tooHeavyFor is the answer to an ask that is too heavy for what it brings itself; none if it is not.
+func tooHeavyFor(r *protocol.Request) (a protocol.Answer) {
+	_, takes := protocol.SplitCounted(r.Key)
+	at, limit := scarce(takes, r.Pools.Of)
+	switch {
+	case r.ID.Weight > r.Limit:
+		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit}
+	case at > 0:
+		return protocol.Answer{Status: protocol.TooHeavy, Bound: limit, Pool: at}
+	}
+	return a
+}
+
+// countedOf is the key of a permit or ticket, with what it takes.
+func (l *Ledger) countedOf(id engine.ID) string {
+	if h := l.holders[id]; h != nil {
+		return protocol.Counted(h.key.name, h.takes)
+	}
+	return protocol.Counted(l.tickets[id].key.name, l.tickets[id].takes)
 }
 
 // remember keeps the limit known while a lease given now may live, and a while;

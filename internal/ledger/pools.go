@@ -3,7 +3,6 @@ package ledger
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"sema/engine"
 )
@@ -30,14 +29,10 @@ type pass struct {
 
 // isShut reports whether a lane wants some of a pool that is shut.
 func (l *Ledger) isShut(n *lane) bool {
-	if n.set != "" && len(l.pass.reserved) > 0 {
-		for name := range strings.SplitSeq(n.set, ",") {
-			if p := l.keys.pools[name]; p != nil && p.shut {
-				return true
-			}
-		}
-	}
-	return false
+	return len(l.pass.reserved) > 0 && slices.ContainsFunc(n.pools(), func(name string) bool {
+		p := l.keys.pools[name]
+		return p != nil && p.shut
+	})
 }
 
 // reserve keeps free for a ticket what it wants, and shuts the pools that it lacks.
@@ -98,18 +93,22 @@ func (l *Ledger) leftFor(k *key, weight int, takes engine.Pools) bool {
 }
 
 // scarce is the first pool that is too small for what is taken, counted from 1 on, and how much there is of it; 0: there
-// is none.
-func (l *Ledger) scarce(takes engine.Pools) (at, limit int) {
+// is none. of is how much there is of a pool.
+func scarce(takes engine.Pools, of func(name string) int) (at, limit int) {
 	for name, n := range takes.All() {
 		at++
-		if limit = 0; l.keys.pools[name] != nil {
-			limit = l.keys.pools[name].limit
-		}
-		if n > limit {
+		if limit = of(name); n > limit {
 			return at, limit
 		}
 	}
 	return 0, 0
+}
+
+func (ks *keyed) limitOf(name string) int {
+	if p := ks.pools[name]; p != nil {
+		return p.limit
+	}
+	return 0
 }
 
 // usePools changes how much is used of pools. One that there is nothing of is forgotten.
@@ -148,12 +147,27 @@ func (ks *keyed) sets() (n int) {
 	return n
 }
 
-// tooManySets reports whether no further set of pools may wait.
-func (ks *keyed) tooManySets(set string) bool {
+// tooMany reports whether a set of pools may not wait beside those that do.
+func (ks *keyed) tooMany(set string) bool {
 	if at := ks.root.lane(set); set == "" || at != nil && at.waiting > 0 {
 		return false
 	}
 	return ks.sets() >= engine.MaxPools
+}
+
+// dropSilent makes room for a set where too many wait: it drops the first tickets of sets whose clients have not asked
+// again in time. Nobody may have looked at them.
+func (l *Ledger) dropSilent(now int64, set string) {
+	if !l.keys.tooMany(set) {
+		return
+	}
+	for _, at := range slices.Clone(l.keys.root.lanes) {
+		for t := at.first(); at.set != "" && t != nil && t.silent(now) && l.turns > 0; t = at.first() {
+			l.turns--
+			l.pop(t)
+			l.reposition(t.key.leaf())
+		}
+	}
 }
 
 // setPools has exactly these pools from now on.

@@ -54,6 +54,44 @@ func TestAKeyPaysForTheTicketThatWasServed(t *testing.T) {
 	}
 }
 
+// Sets whose callers have all died make room for another one, though nobody has looked at their tickets.
+func TestSetsOfTheDeadMakeRoom(t *testing.T) {
+	b := &bench{}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "a=1,b=1,c=1,d=1,e=1"})
+	b.ask(1, "", "", 20)
+	sets := []engine.Pools{}
+	for bits := 1; bits <= engine.MaxPools+1; bits++ {
+		takes := map[string]int{}
+		for i, pool := range []string{"a", "b", "c", "d", "e"} {
+			if bits>>i%2 == 1 {
+				takes[pool] = 1
+			}
+		}
+		set, _ := engine.NewPools(takes, 1)
+		sets = append(sets, set)
+	}
+	for i, set := range sets {
+		want := protocol.Queued
+		if i == engine.MaxPools {
+			want = protocol.TooMany
+		}
+		if is := b.ask(uint64(i+2), "", set, 1); is != want {
+			t.Errorf("set %d: %v, want %v", i, is, want)
+		}
+		b.ask(uint64(i+50), "", sets[0], 1)
+	}
+	b.step(protocol.Request{Kind: protocol.Renew, ID: engine.ID{Client: "c", Number: 1, Weight: 20}, Lease: time.Hour})
+	b.now += time.Minute.Microseconds() - 10
+	b.ask(50, "", sets[0], 1) // one is alive
+	b.now += 10
+	if is := b.ask(90, "", sets[engine.MaxPools], 1); is != protocol.Queued {
+		t.Error(is)
+	}
+	if !b.Waits(engine.ID{Client: "c", Number: 50, Weight: 1}) {
+		t.Error("one that asks again does not wait")
+	}
+}
+
 // A ticket above the cap of its key is dropped, whatever the key above that lacks.
 func TestATicketAboveItsCapIsDroppedBelowAFullKey(t *testing.T) {
 	b := &bench{}

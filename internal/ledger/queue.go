@@ -66,7 +66,7 @@ func (l *Ledger) next(now, upTo int64) (*ticket, found) {
 		}
 		weight := t.id.Weight
 		most, _ := l.mostOf(t.key)
-		scarce, _ := l.scarce(t.takes)
+		scarce, _ := scarce(t.takes, l.keys.limitOf)
 		heavy := weight > most || scarce > 0
 		if k := l.lacking(t); k != nil && !heavy { // its cap is smaller than it was, or what it has left is reserved
 			if k.reserved == 0 {

@@ -182,11 +182,12 @@ func (l Look) shares(key engine.Key, set string) (most int) {
 }
 
 // reserved is how much of a bound others keep free, and who they are. The first of its pools keeps it for itself; of
-// other pools, those whose keys hold more are served later.
+// other pools, those are served later whose keys hold more with the pools that both want.
 func (l Look) reserved(b Bound, w engine.Waiter, first bool) (sum int, by string) {
 	for _, o := range l.keep {
 		n, same := b.Part(o.Key, o.Takes, o.Weight), o.Takes.Names() == w.Takes.Names()
-		if n == 0 || same == first || !same && l.shares(o.Key.First(1), "") > l.shares(w.Key.First(1), "") {
+		both := strings.Join(slices.DeleteFunc(strings.Split(o.Takes.Names(), ","), func(pool string) bool { return w.Takes.Of(pool) == 0 }), ",")
+		if n == 0 || same == first || !same && l.shares(o.Key.First(1), both) > l.shares(w.Key.First(1), both) {
 			continue
 		}
 		if sum += n; by != "" {

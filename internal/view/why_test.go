@@ -155,7 +155,7 @@ func TestWhyOfPools(t *testing.T) {
 			waiters: []engine.Waiter{waiter("acme/bob", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
 		},
 		{
-			name: "of no use to one that holds more", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 3, 0, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 3}},
+			name: "of no use to one that holds more of it", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 3, 0, 0)}, holders: []engine.Holder{{Key: "acme", Takes: "gpu=1", Weight: 3}},
 			waiters: []engine.Waiter{waiter("acme", "gpu=4", 1)}, key: "zeta", takes: "db=1,gpu=1", want: "served now",
 		},
 		{

@@ -65,7 +65,7 @@ var planted = []struct {
 	{"who passes others by a head start gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
 	{"a cap is compared without the new weight", keysFile, "weight > l.room(k)-kept", "0 >= l.room(k)-kept", false},
-	{"a level counts weight, not shares", keysFile, "return weight * engine.DefaultShare / k.shares()", "return weight", false},
+	{"a level counts weight, not shares", keysFile, "return held * engine.DefaultShare / k.shares()", "return held", false},
 	{"a rule forgets what it does not name", keysFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
 	{"a key that was served keeps its tag", keysFile, "if n.waiting > 0 {", "if false {", false},
 	{"virtual time goes back", keysFile, "k.up.time = max(k.up.time, n.base+k.cost(t.id.Weight))", "k.up.time = n.base + k.cost(t.id.Weight)", false},
@@ -104,11 +104,12 @@ var planted = []struct {
 	{"weight that is kept free is not given up", poolsFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},
 	{"a key that was set aside for what is kept free stays there", poolsFile, "\t\tl.reposition(k)\n", "\t\t_ = k\n", false},
 	{"an ask takes what is kept free", poolsFile, "if !l.pass.all || !l.fits(k, weight, takes) {", "if !l.pass.all {", false},
-	{"a level counts what a key holds without the pool", keysFile, "n.key.level(n.heldOf())", "n.key.level(n.key.held)", false},
+	{"a level counts what a key holds without the pool", keysFile, "n.key.levelWith(n.pools())", "n.key.levelWith(nil)", false},
+	{"between sets of pools all counts that a key holds", keysFile, "cmp.Compare(n.key.levelWith(both), o.key.levelWith(both))", "cmp.Compare(n.key.levelWith(both[:0]), o.key.levelWith(both[:0]))", false},
 	{"sets of pools share a seat", keysFile, "\t\tif n.waiting > 0 {\n\t\t\tl.goLast(n)\n\t\t}\n", "\t\tfor _, n := range k.lanes {\n\t\t\tif l.stepOut(n); n.waiting > 0 {\n\t\t\t\tl.goLast(n)\n\t\t\t}\n\t\t}\n", false},
 	{"a wide ticket of a key is passed by those who want other pools", keysFile, "all := len(k.lanes) > 1 && l.heldUp(k)", "all := false", true},
 	{"a key that gets the first below it forgets what its callers hold of pools", keysFile, "held: k.held, with: maps.Clone(k.with)", "held: k.held", false},
-	{"an ended pool leaves its waiters", poolsFile, "limit = l.keys.pools[name].limit", "limit = max(l.keys.pools[name].limit, l.keys.pools[name].used)", false},
+	{"an ended pool leaves its waiters", poolsFile, "\t\treturn p.limit\n", "\t\treturn max(p.limit, p.used)\n", false},
 	{"a kept permit goes to a caller that wants other pools", keepFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) && func() bool {\n\t\tx, _ := protocol.SplitCounted(c.key)\n\t\ty, _ := protocol.SplitCounted(a.Key)\n\t\treturn x == y\n\t}() &&", false},
 	// Of reports.
 	{"a controller's limit counts though another is pinned", reportFile, "case l.pinned:", "case false:", false},

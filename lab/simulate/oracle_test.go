@@ -495,8 +495,16 @@ func (o *oracle) firstOf(key string, open func(set string) bool) (best *wish) {
 			if compare(w, best) < 0 {
 				best = w
 			}
-		case o.compare(below(w), o.holds(below(w)), w, below(best), o.holds(below(best)), best) < 0:
-			best = w
+		default:
+			both := ""
+			for pool := range w.takes {
+				if best.takes[pool] > 0 {
+					both = strings.Trim(both+","+pool, ",")
+				}
+			}
+			if o.compare(below(w), o.holdsOf(below(w), both), w, below(best), o.holdsOf(below(best), both), best) < 0 {
+				best = w
+			}
 		}
 	}
 	return best

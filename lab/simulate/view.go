@@ -269,6 +269,10 @@ func (p *pass) before(a *lane, of *lane, held int, b *lane, than *lane, holds in
 
 // first is the leaf of the ticket of a key that is served first, of some sets; nil if there is none.
 func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
+	before := func(a, b *lane, of, than *lane) bool { // by what both want
+		set := strings.Join(slices.DeleteFunc(strings.Split(a.set, ","), func(pool string) bool { return pool == "" || !slices.Contains(strings.Split(b.set, ","), pool) }), ",")
+		return p.before(a, of, (&lane{tenant: a.tenant, set: set}).counts(), b, than, (&lane{tenant: b.tenant, set: set}).counts())
+	}
 	below := func(l *lane) *lane { // that leads to a leaf
 		n := l.tenant
 		for n != t && n.up != t {
@@ -286,7 +290,7 @@ func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
 			if a, b := l.queue[0], leaf.queue[0]; cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String())) < 0 {
 				leaf = l
 			}
-		case p.before(below(l), l, below(l).held, below(leaf), leaf, below(leaf).held):
+		case before(below(l), below(leaf), l, leaf):
 			leaf = l
 		}
 	}

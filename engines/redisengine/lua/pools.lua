@@ -93,18 +93,22 @@ R.held_up = function(s, k, list)
   return at == k and R.lacks(s, k, weight, 0)
 end
 
--- before_other is before for lanes of different sets. What their keys hold of pools cannot be compared.
+-- before_other is before for lanes of different sets: by what their keys hold with the pools that both want.
 R.before_other = function(a, b)
-  local x, y = math.floor(a.of.held * 100 / R.shares(a.of)), math.floor(b.of.held * 100 / R.shares(b.of))
+  local both = a.set and b.set and string.gsub(a.set, '[^,]+', function(pool)
+    return not string.find(',' .. b.set .. ',', ',' .. pool .. ',', 1, true) and '' or nil
+  end)
+  local x, y = R.level_with(a, both), R.level_with(b, both)
   if x ~= y then return x < y end
   return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
 end
 
--- held_of returns the weight that a lane's key holds of permits with some of the pools that the lane wants.
-R.held_of = function(k)
-  local held = 0
-  for pool in string.gmatch(k.set, '[^,]+') do held = math.max(held, k.of.with and k.of.with[pool] or 0) end
-  return held
+-- level_with returns how many whole shares a lane's key holds with that one of some pools with which it holds the most; of
+-- all without any.
+R.level_with = function(k, set)
+  local held
+  for pool in string.gmatch(set or '', '[^,]+') do held = math.max(held or 0, k.of.with and k.of.with[pool] or 0) end
+  return math.floor((held or k.of.held) * 100 / R.shares(k.of))
 end
 
 -- first_of_sets returns the first lane below the root, of the sets that are open; name is that of those that want nothing.
@@ -195,14 +199,21 @@ R.left_for = function(s, k, weight, takes, set)
 end
 
 -- scarce returns the first pool that is too small, counted from 1 on, and how much there is of it; 0 without such a pool.
-R.scarce = function(s, takes)
+R.scarce = function(pools, takes)
   local at = 0
   for pool, n in R.amounts(takes) do
     at = at + 1
-    local p = s.pools and s.pools[pool]
+    local p = pools and pools[pool]
     if not p or n > p.limit then return at, p and p.limit or 0 end
   end
   return 0, 0
+end
+
+-- scarce_at_first is scarce for an ask that says what pools there are.
+R.scarce_at_first = function(q)
+  local there, _, takes = {}, R.split(q.key)
+  for pool, n in R.amounts(q.pools or '') do there[pool] = {limit = n} end
+  return R.scarce(there, takes)
 end
 
 -- use changes what is in use of pools, and the weight held with some of them, by the permit of a leaf. The sign is the
@@ -248,6 +259,21 @@ R.waiting_sets = function(s)
 end
 
 R.too_many_sets = function(s, set) return (s.waiting[set] or 0) == 0 and R.waiting_sets(s) >= MAX_SETS end
+
+-- drop_silent makes room for a set where too many wait: it drops the first tickets of sets whose clients have not asked
+-- again in time. Nobody may have looked at them.
+R.drop_silent = function(s, set)
+  if not R.too_many_sets(s, set) then return end
+  for _, other in ipairs(s.sets) do
+    while s.turns > 0 do
+      local top = R.in_turn(s, other .. '\2')[1]
+      local id = top and R.first(s, R.key(s, top))
+      if not id or (R.ticket(s, id) or 0) > s.now then break end
+      s.turns = s.turns - 1
+      R.drop(s, id)
+    end
+  end
+end
 
 -- set_pools has exactly these pools from now on.
 R.set_pools = function(s, there)

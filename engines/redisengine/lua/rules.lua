@@ -22,13 +22,21 @@
 
 -- ask answers an ask: granted, queued or refused. q is its run of requests.
 ask = function(s, q, id)
-  if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
   local key, caps_differ = q.key or '', (q.caps or s.caps) and R.caps_differ(q.caps, s.caps)
   local pools_differ = (q.pools or '') ~= (s.there or '')
-  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or caps_differ or pools_differ)
+  local begins = s.limit == 0 or q.pin and not s.pinned -- it says what limit, caps and pools there are from now on
+  local new = begins and (s.limit == 0 or q.limit ~= s.limit or caps_differ or pools_differ)
+  local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
+  if begins and not known then
+    if q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
+    local pool, most = 0, 0
+    if string.find(key, '\2', 1, true) then pool, most = R.scarce_at_first(q) end
+    if pool > 0 then return R.answer(s, TOO_HEAVY, most, 0, pool) end
+  elseif known and q.who and (s.key_of[id] or '') ~= key then
+    return R.answer(s, IN_USE, 0, 0, 0)
+  end
   if s.only and (key ~= '' or (q.caps or q.pools) and new) then R.name_keys(s) end
   if new or s.keep < q.keep then R.open(s, q, new) end
-  local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
   local of, late = '', nil
   if q.who or known and #known > PERMIT_SIZE then of, late = R.claim(s, q, id, known) end
   local is, token, slot
@@ -50,13 +58,14 @@ ask = function(s, q, id)
   end
   if q.weight <= most and set then
     local limit
-    pool, limit = R.scarce(s, takes)
+    pool, limit = R.scarce(s.pools, takes)
     if pool > 0 then most, depth = limit, 0 end
   end
   if q.weight > most or pool > 0 then
     R.drop(s, id)
     return R.answer(s, TOO_HEAVY, most, depth, pool)
   end
+  if set then R.drop_silent(s, set) end
   local place = s.now - q.waited
   if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
   if s.pools then
@@ -180,7 +189,7 @@ grant = function(s, up_to)
     local ticket, _, _, insist = R.ticket(s, id)
     local takes = k.set and R.takes(s.key_of[id]) or ''
     local over = not ticket or ticket <= s.now
-    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.scarce(s, takes) > 0
+    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.scarce(s.pools, takes) > 0
     local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
     local waits = not over and not heavy and not lacking
     local stops = waits and weight > s.limit - s.used - s.reserved
