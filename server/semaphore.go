@@ -105,15 +105,14 @@ func reason(x *semaphore, e client.Event) error {
 	case client.TooHeavy:
 		counted, takes := protocol.SplitCounted(e.A.Owner.(*permit).Wish.Key)
 		key := engine.Key(counted)
-		if e.Depth > len(key.Names()) || e.Pool > len(takes.Map()) { // the ticket is one of another server, where its caller named a deeper key or more pools
-			return problem(http.StatusConflict, "another", "the id is in use for a permit of another key, or of other pools")
-		}
 		if e.Pool > 0 {
 			return tooMuch(x.name, takes, e.Pool, e.Limit)
 		}
 		return tooHeavy(e.A.Weight(), e.Limit, key.First(e.Depth))
 	case client.TooManySets:
 		return errSets
+	case client.NamedForAnother: // at another server
+		return problem(http.StatusConflict, "another", "the id is in use for a permit of another key, or of other pools")
 	case client.Revoked:
 		return errRevoked
 	case client.EngineFailed:

@@ -313,6 +313,12 @@ func TestPoolsAtTwoServers(t *testing.T) {
 			t.Errorf("%s", a.body)
 		}
 		v.want(200, "PUT", x+"/permits/a", gpu) // the same permit
+		w, _ := open()                          // it has not heard of the permit
+		for _, other := range []string{strings.Replace(gpu, `"take":{"gpu":1}`, `"take":{"db":1,"gpu":1}`, 1), strings.Replace(gpu, "acme", "zeta", 1)} {
+			if a := w.want(409, "PUT", x+"/permits/a", other); a.field("type") != "urn:sema:another" {
+				t.Errorf("%s", a.body)
+			}
+		}
 		answered := make(chan answer, 1)
 		go func() {
 			a, _ := v.try(context.Background(), "PUT", x+"/permits/b", gpu)

@@ -125,7 +125,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 			c.due = sent + min(m.askEvery(c), max(m.askEvery(c)/20, minUnreachable))
 		}
 		if m.cfg.Lasting {
-			c.due = never
+			c.due = sent + m.lease(c)
 		}
 		if c.again {
 			c.again = false
@@ -158,6 +158,8 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Key == c.key && (pool > 0 || a.weight > limit) })
 	case protocol.TooMany:
 		m.refuse(c, Event{Reason: TooManySets}, false)
+	case protocol.InUse:
+		m.refuse(c, Event{Reason: NamedForAnother}, false)
 	case protocol.LimitDiffers:
 		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, Caps: reply.Caps, Pools: reply.Pools}
 		m.refuse(c, differs, false)

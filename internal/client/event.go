@@ -32,17 +32,18 @@ type Reason uint8
 
 // The reasons.
 const (
-	Refused        Reason = iota + 1 // nothing is free
-	Busy                             // too many wait before it; Wait estimates for how long it would
-	TooHeavy                         // its weight is above Limit, or above a cap of its key or an amount of a pool, which Limit is then
-	LimitIsAnother                   // Strict, and what is stored is Limit, Caps and Pools
-	TooManySets                      // of pools are waited for
-	Gone                             // the engine has no such permit any more
-	Revoked                          // an operator wanted it back
-	NotRenewed                       // its time is up
-	HeldTooLong                      // longer than MaxHold
-	EngineFailed                     // with Err
-	Closed                           // the machine, or the engine, was closed
+	Refused         Reason = iota + 1 // nothing is free
+	Busy                              // too many wait before it; Wait estimates for how long it would
+	TooHeavy                          // its weight is above Limit, or above a cap of its key or an amount of a pool, which Limit is then
+	LimitIsAnother                    // Strict, and what is stored is Limit, Caps and Pools
+	TooManySets                       // of pools are waited for
+	NamedForAnother                   // the id has a permit or a ticket of another key, or of other pools
+	Gone                              // the engine has no such permit any more
+	Revoked                           // an operator wanted it back
+	NotRenewed                        // its time is up
+	HeldTooLong                       // longer than MaxHold
+	EngineFailed                      // with Err
+	Closed                            // the machine, or the engine, was closed
 )
 
 // String names the reason.

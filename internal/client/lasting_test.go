@@ -15,8 +15,8 @@ func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
 	other := s.hold()
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
-	s.later(10 * time.Minute)
-	s.sends("") // it need not ask again
+	s.later(29 * time.Second)
+	s.sends("") // it need not ask again yet
 	granted := s.now
 	s.other(protocol.Request{Kind: protocol.Release, ID: other})
 	news := *s.ledger.Notifications()["me"]
@@ -27,6 +27,20 @@ func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
 	if got := a.Valid() - granted; got != 27*time.Second {
 		t.Errorf("trusted until %v after the grant, want the lease less the margin", got)
 	}
+}
+
+// A ticket that lasts is asked for once a lease: only the answer says that it has become too heavy.
+func TestATicketThatLastsIsAskedForOnceALease(t *testing.T) {
+	s := begin(t, lasting)
+	s.hold()
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	s.later(29 * time.Second)
+	s.sends("")
+	s.later(time.Second)
+	s.answers(s.sends("ask1"))
+	s.later(29 * time.Second)
+	s.sends("")
 }
 
 // A client is not notified of grants that the reply to its own call told.

@@ -69,7 +69,7 @@ type Config struct {
 	Base time.Time
 
 	// Lasting says that the engine keeps a ticket as long as its process lives,
-	// so that it need not be asked for again and again.
+	// so that it is asked for again only once a lease: nobody is told that its limit or its pool has become too small.
 	Lasting bool
 }
 

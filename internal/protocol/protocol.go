@@ -67,7 +67,7 @@ type Session interface {
 // Lasting is a further ability of a Session.
 type Lasting interface {
 	// Lasting reports whether a ticket lives as long as its process. If so, the
-	// client asks again only when it is notified. A permit that is handed over then
+	// client asks again when it is notified, and once a lease. A permit that is handed over then
 	// starts with a whole lease, and its Grant says how long that is.
 	Lasting() bool
 }
