@@ -9,8 +9,8 @@ import (
 
 // NestedError says that an acquisition would wait for its own caller. Its context comes from
 // Permit.Context or Do of the same semaphore, and those permits are still held. The limit, or a
-// pool, has no room for what is asked for beside them. Nothing was changed. Work that outlives those permits
-// acquires under a context of its own.
+// pool, has no room for what is asked for beside them. Nothing was changed. A permit of Resume
+// counts for the limit alone. Work that outlives those permits acquires under a context of its own.
 type NestedError struct {
 	Name   string // of the semaphore
 	Permit string // the id of the innermost of those that the context holds

@@ -81,8 +81,8 @@ type Options struct {
 	// is queued like all others. Default: false. Cost: callers that wait may starve.
 	Unfair bool
 
-	// MaxWaiting is how many callers of a key may wait: another one fails at once, with a
-	// *BusyError. Default: 0, as many as come. At most MaxLimit. It bounds the wait of those
+	// MaxWaiting is how many callers of a key may wait for the same pools: another one fails at
+	// once, with a *BusyError. Default: 0, as many as come. At most MaxLimit. It bounds the wait of those
 	// that are served: choose the limit × the longest wait ÷ the time of the work, and at least the
 	// limit, so that no permit lies idle. A process counts its own callers, and the tickets of
 	// other processes as the engine last reported them; so several processes together may

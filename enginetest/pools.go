@@ -98,6 +98,28 @@ var poolTests = []test{
 		}
 		e.empty(s, 20)
 	}},
+	{name: "a key that holds much without pools is not passed for ever by those who hold some of one", run: func(e *env) {
+		s := e.sem(30, pools("db=2,gpu=2"))
+		a, b := sema.For("a"), sema.For("b")
+		idle := []*permit{e.acquire(s, 9, a), e.acquire(s, 9, a)}
+		held := []*permit{e.acquire(s, 1, b, sema.Take("gpu", 1)), e.acquire(s, 1, b, sema.Take("gpu", 1))}
+		wide := e.queue(s, 1, a, sema.Take("db", 2), sema.Take("gpu", 2))
+		narrow := []*waiter{e.queue(s, 1, b, sema.Take("gpu", 1)), e.queue(s, 1, b, sema.Take("gpu", 1))}
+		for _, p := range held {
+			e.waits(wide)
+			e.release(p)
+		}
+		all := e.permit(wide)
+		for _, w := range narrow {
+			e.waits(w)
+		}
+		e.release(all)
+		for _, w := range narrow {
+			e.release(e.permit(w))
+		}
+		e.release(idle...)
+		e.empty(s, 30)
+	}},
 	{name: "who waits for a pool keeps its weight free", run: func(e *env) {
 		s := e.sem(4, pools("gpu=1"))
 		gpu := e.acquire(s, 2, sema.Take("gpu", 1))
@@ -176,6 +198,16 @@ var poolTests = []test{
 			e.Errorf("%+v", st.Pools)
 		}
 	}},
+	{name: "who waits behind others is told within a lease that a pool has ended", run: func(e *env) {
+		o, options := e.operator(), &sema.Options{Pools: "gpu=1", Lease: steps}
+		s, gate := e.held(1, options, 1)
+		first := e.queue(s, 1)
+		w := e.queue(e.sem(1, options), 1, sema.Take("gpu", 1))
+		e.ok(o.Set(e.ctx(), sema.Rule{Pools: "gpu=0"}))
+		e.ends(w, sema.ErrNoPool)
+		e.release(gate)
+		e.release(e.permit(first))
+	}},
 	{name: "what is above a pool fails, and names it", run: func(e *env) {
 		s := e.sem(9, pools("db=5,gpu=2"))
 		for _, acquire := range []func(...sema.AcquireOption) error{
@@ -194,6 +226,21 @@ var poolTests = []test{
 		}
 		e.release(e.acquire(s, 9, sema.Take("db", 5), sema.Take("gpu", 2)))
 		e.empty(s, 9)
+	}},
+	{name: "who takes of pools that it does not bring changes nothing", run: func(e *env) {
+		none := e.sem(5, nil)
+		_, err := none.Acquire(e.ctx(), sema.Take("gpu", 1))
+		e.is(err, sema.ErrNoPool)
+		_, err = e.operator().State(e.ctx())
+		e.is(err, sema.ErrNotFound)
+		s := e.sem(5, pools("gpu=1"))
+		gpu := e.acquire(s, 1, sema.Take("gpu", 1))
+		w := e.queue(s, 1, sema.Take("gpu", 1))
+		_, err = e.sem(5, nil).Acquire(e.ctx(), sema.Take("gpu", 1)) // as the newest it would end the pool
+		e.is(err, sema.ErrNoPool)
+		e.waits(w)
+		e.release(gpu)
+		e.release(e.permit(w))
 	}},
 	{name: "the pools of the newest program hold, unless an operator said otherwise", run: func(e *env) {
 		old, strict := e.sem(5, pools("gpu=1")), e.sem(5, &sema.Options{Pools: "gpu=1", OnConflict: sema.LimitStrict})
