@@ -69,7 +69,8 @@ type Config struct {
 	Base time.Time
 
 	// Lasting says that the engine keeps a ticket as long as its process lives,
-	// so that it is asked for again only once a lease: nobody is told that its limit or its pool has become too small.
+	// so that it is asked for again only once a lease. Nothing else tells its client of a limit or a pool that has
+	// become too small.
 	Lasting bool
 }
 

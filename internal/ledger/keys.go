@@ -215,8 +215,9 @@ func (k *key) first(skip func(*lane) bool) (first *ticket) {
 	return first
 }
 
-// beforeOther is the order of lanes in turn of different sets: by what their keys hold with the pools that both want. What
-// a key holds otherwise is out of reach for somebody who waits for such a pool, so that it would never be his turn.
+// beforeOther is the order of lanes in turn of different sets. Only the pools that both want count for what their keys
+// hold. If all counted, a key that holds much without those pools would wait for as long as another one comes back for
+// some of them.
 func (n *lane) beforeOther(o *lane) int {
 	others := o.pools()
 	both := slices.DeleteFunc(n.pools(), func(pool string) bool { return !slices.Contains(others, pool) })

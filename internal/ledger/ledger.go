@@ -563,7 +563,7 @@ func tooHeavyFor(r *protocol.Request) (a protocol.Answer) {
 	return a
 }
 
-// countedOf is the key of a permit or ticket, with what it takes.
+// countedOf is the key of a permit or ticket, and its pools, as Request.Key has them.
 func (l *Ledger) countedOf(id engine.ID) string {
 	if h := l.holders[id]; h != nil {
 		return protocol.Counted(h.key.name, h.takes)

@@ -54,7 +54,7 @@ func TestAKeyPaysForTheTicketThatWasServed(t *testing.T) {
 	}
 }
 
-// Sets whose callers have all died make room for another one, though nobody has looked at their tickets.
+// A set does not count any more once all its callers have died, though nobody has looked at their tickets.
 func TestSetsOfTheDeadMakeRoom(t *testing.T) {
 	b := &bench{}
 	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "a=1,b=1,c=1,d=1,e=1"})

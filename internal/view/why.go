@@ -232,7 +232,7 @@ func path(key engine.Key) []engine.Key {
 	return list
 }
 
-// of names a key behind what is its own.
+// of names a key as an owner.
 func of(key engine.Key) string {
 	if key == "" {
 		return ""

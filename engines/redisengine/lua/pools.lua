@@ -93,7 +93,7 @@ R.held_up = function(s, k, list)
   return at == k and R.lacks(s, k, weight, 0)
 end
 
--- before_other is before for lanes of different sets: by what their keys hold with the pools that both want.
+-- before_other is before for lanes of different sets. Only the pools that both want count for what their keys hold.
 R.before_other = function(a, b)
   local both = a.set and b.set and string.gsub(a.set, '[^,]+', function(pool)
     return not string.find(',' .. b.set .. ',', ',' .. pool .. ',', 1, true) and '' or nil
