@@ -137,6 +137,7 @@ func (l Look) Why(w engine.Waiter, before int) string {
 			never = append(never, "there is no pool "+b.pool)
 		case b.Wants > b.Limit:
 			never = append(never, fmt.Sprintf("%d is above the limit %d%s", b.Wants, b.Limit, b.Of))
+		case b.Wants > free && b.Of == "" && len(obstacles) > 0: // a full limit needs no mention beside others
 		case b.Wants > free:
 			obstacles = append(obstacles, text)
 		case full:

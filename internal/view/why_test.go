@@ -38,7 +38,7 @@ func TestWhy(t *testing.T) {
 		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: 4 is above the limit 3", ""},
 		{"paused", engine.State{Limit: 3, Paused: true, Waiters: queue(1)}, 1, 1, "paused by an operator", ""},
 		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other; 1 of 3 held, 3 reserved for a caller", ""},
-		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others; 3 of 3 held", ""},
+		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others", ""},
 		{"about to be served", engine.State{Limit: 3, Used: 1, Waiters: queue(1)}, 1, 1, "behind 1 other", ""},
 		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, "3 of 2 held", ""},
 		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, "2 of 3 held, 2 wanted", ""},
@@ -220,8 +220,8 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}, {Key: nested("gamma/carol"), Weight: 1}}}
 	want := map[engine.Key]string{
 		"beta": "9 of 9 held", nested("beta/"): "9 of 9 held",
-		nested("acme/alice"): "acme/alice holds 4 of its 4; 9 of 9 held", "acme": "acme/alice holds 4 of its 4; 9 of 9 held",
-		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held", "gamma": "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held",
+		nested("acme/alice"): "acme/alice holds 4 of its 4", "acme": "acme/alice holds 4 of its 4",
+		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2", "gamma": "gamma/carol holds 1 of its 1; gamma holds 3 of its 2",
 	}
 	for _, k := range view.LookAt(st).Rows() {
 		if k.Why != want[k.Key] {
