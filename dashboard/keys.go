@@ -32,7 +32,7 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // first. What was found is since old.
 func (h *Handler) keys(q semaphoreQuery, tree []view.Key, since time.Duration, a visitor) (rows []keyRow) {
 	for _, k := range window(tree, q.pages[keys], h.keyRows()) {
-		row := keyRow{Key: k, Brief: briefWhy(k.Why, k.Key), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
+		row := keyRow{Key: k, Brief: briefWhy(k.Why, k.First()), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
 		}

@@ -60,6 +60,7 @@ type Key struct {
 	Full    bool       `json:"full"`   // it waits for what it holds itself
 	Before  int        `json:"before"` // of the keys beside it, so many are served before it
 	Why     string     `json:"why"`    // what its first waiter waits for; "" if nobody waits
+	first   engine.Key
 }
 
 // Holder is a client with a permit.
@@ -134,6 +135,9 @@ func Of(name string, st engine.State) State {
 	return v
 }
 
+// First is the key, or one below it, whose waiter Why is about.
+func (k Key) First() engine.Key { return cmp.Or(k.first, k.Key) }
+
 // Rows are the keys of a snapshot, in its order.
 func (l Look) Rows() []Key {
 	if !Keyed(l.State) {
@@ -148,7 +152,7 @@ func (l Look) Rows() []Key {
 		for _, key := range path(w.Key) {
 			if i, ok := at[key]; ok {
 				if list[i].Waiting == 0 {
-					list[i].Why = l.Why(w, 0)
+					list[i].Why, list[i].first = l.Why(w, 0), w.Key
 				}
 				list[i].Waiting += 1 + w.Behind
 				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
