@@ -243,7 +243,7 @@ R.move = function(s, k, all)
     if all or below == k and R.lacks(s, of, weight, 0) or of.reserved > 0 and R.lacks(s, of, weight, of.reserved) and R.lacking(s, leaf.of, weight) == of then
       k.where, k.level = 2, s.keyed.epoch
     else
-      k.where, k.level, k.tag = 1, R.level_with(k, k.set), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
+      k.where, k.level, k.tag = 1, k.set and R.level_with(k, k.set) or math.floor(k.held * 100 / R.shares(of)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
     end
   elseif k.n > 0 and not k.of.inner then
     s.lost, s.settled = true, false -- its tickets were deleted
