@@ -109,7 +109,8 @@ func withCaps(c engine.Caps) string {
 }
 
 // WeightError says that a request weighs more than the stored limit, or more than the cap
-// of its key, or takes more of a pool than there is, and could never be granted. Nothing was changed.
+// of its key, or takes more of a pool than there is, and could never be granted. Nothing was changed, but for the cap of a
+// key: then the semaphore has the limit, caps and pools of Options from then on, as after any other ask.
 type WeightError struct {
 	Name   string
 	Pool   string     // of which there are Limit, and Weight was to be taken; "": it is not about a pool

@@ -26,6 +26,23 @@ func (e *env) poolState(s *semaphore, name string) engine.PoolState {
 	return engine.PoolState{Pool: name}
 }
 
+// wideFirst releases what is held. Only then a wide caller is served, and only then the narrow ones.
+func (e *env) wideFirst(wide *waiter, held []*permit, narrow []*waiter) {
+	e.Helper()
+	for _, p := range held {
+		e.waits(wide)
+		e.release(p)
+	}
+	all := e.permit(wide)
+	for _, w := range narrow {
+		e.waits(w)
+	}
+	e.release(all)
+	for _, w := range narrow {
+		e.release(e.permit(w))
+	}
+}
+
 var poolTests = []test{
 	{name: "a pool is a limit of its own, and holds up those alone who want some of it", atOnce: true, run: func(e *env) {
 		a, b := e.sem(9, pools("gpu=2,db=3")), e.sem(9, pools("db=3,gpu=2"))
@@ -84,18 +101,7 @@ var poolTests = []test{
 		for range 4 {
 			narrow = append(narrow, e.queue(s, 1, sema.Take("db", 1)), e.queue(s, 1, sema.Take("gpu", 1)))
 		}
-		for _, p := range held {
-			e.waits(wide)
-			e.release(p)
-		}
-		all := e.permit(wide)
-		for _, w := range narrow {
-			e.waits(w)
-		}
-		e.release(all)
-		for _, w := range narrow {
-			e.release(e.permit(w))
-		}
+		e.wideFirst(wide, held, narrow)
 		e.empty(s, 20)
 	}},
 	{name: "a key that holds much without pools is not passed for ever by those who hold some of one", run: func(e *env) {
@@ -105,18 +111,7 @@ var poolTests = []test{
 		held := []*permit{e.acquire(s, 1, b, sema.Take("gpu", 1)), e.acquire(s, 1, b, sema.Take("gpu", 1))}
 		wide := e.queue(s, 1, a, sema.Take("db", 2), sema.Take("gpu", 2))
 		narrow := []*waiter{e.queue(s, 1, b, sema.Take("gpu", 1)), e.queue(s, 1, b, sema.Take("gpu", 1))}
-		for _, p := range held {
-			e.waits(wide)
-			e.release(p)
-		}
-		all := e.permit(wide)
-		for _, w := range narrow {
-			e.waits(w)
-		}
-		e.release(all)
-		for _, w := range narrow {
-			e.release(e.permit(w))
-		}
+		e.wideFirst(wide, held, narrow)
 		e.release(idle...)
 		e.empty(s, 30)
 	}},

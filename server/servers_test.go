@@ -276,8 +276,7 @@ func TestOneIDAtTwoServersIsOnePermit(t *testing.T) {
 	})
 }
 
-// The engine keeps the key of an id's first ask. Another server may be asked for the id with
-// another key, whose names the engine's answer does not fit.
+// The engine keeps the key of an id's first ask, and refuses another one at another server.
 func TestOneIDWithAnotherKeyAtAnotherServer(t *testing.T) {
 	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		u, _ := open()

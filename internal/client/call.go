@@ -102,7 +102,7 @@ func (f *flight) inOrder() {
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of
 // the line carries the number, and the others carry 0: their sum is right in any order. Where
-// tickets last, nothing else asks for that ticket again: so it goes along with any call.
+// tickets last, that ticket is asked for once a lease only: so it goes along with any call.
 func (s *sender) tellBehind(now time.Duration) {
 	if s.cfg.Lasting {
 		for _, l := range s.lines.lists[busy] {

@@ -227,12 +227,12 @@ func (n *lane) beforeOther(o *lane) int {
 // levelWith is how many whole shares a key holds with that one of some pools with which it holds the most; of all
 // without any.
 func (k *key) levelWith(pools []string) int {
-	held := k.held
-	for i, pool := range pools {
-		if i == 0 {
-			held = 0
-		}
+	held := 0
+	for _, pool := range pools {
 		held = max(held, k.with[pool])
+	}
+	if len(pools) == 0 {
+		held = k.held
 	}
 	return held * engine.DefaultShare / k.shares()
 }

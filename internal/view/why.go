@@ -131,7 +131,6 @@ func (l Look) Why(w engine.Waiter, before int) string {
 		if b.Wants > 1 {
 			text += fmt.Sprintf(", %d wanted", b.Wants)
 		}
-		kept, by := l.reserved(b, w, first)
 		switch {
 		case b.Limit == 0:
 			never = append(never, "there is no pool "+b.pool)
@@ -144,8 +143,10 @@ func (l Look) Why(w engine.Waiter, before int) string {
 			obstacles = append(obstacles, text+", the rest reserved for its first waiter")
 		case ahead > 0:
 			obstacles = append(obstacles, fmt.Sprintf("keys before %s: %d", Title(b.key.Key), ahead))
-		case b.Wants > free-kept && (len(obstacles) == 0 || b.pool != "" || b.key == nil && !first && !aside):
-			obstacles = append(obstacles, fmt.Sprintf("%s, %d reserved for %s", text, kept, by))
+		case len(obstacles) == 0 || b.pool != "" || b.key == nil && !first && !aside:
+			if kept, by := l.reserved(b, w, first); b.Wants > free-kept {
+				obstacles = append(obstacles, fmt.Sprintf("%s, %d reserved for %s", text, kept, by))
+			}
 		}
 	}
 	switch {

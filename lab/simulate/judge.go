@@ -165,7 +165,7 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 		for _, n := range t.lanes {
 			lanes[n.name()] = n
 			if leaf := after.inTurn(n); leaf != nil && len(t.lanes) == 1 {
-				now[n.name()] = stood{n.seq, n.level(n.counts()), n.shares(), leaf.queue[0].ID}
+				now[n.name()] = stood{n.seq, n.level(n.counts(n.pools())), n.shares(), leaf.queue[0].ID}
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 		for n := after.leafOf(g.ID); n != nil && n.up != nil && !asked[g.ID].Unfair; n = n.up { // it may be over again
 			c, of := was[n], n.of(after.setOf(g.ID))
 			then := lane{tenant: &c, set: of.set}
-			level := then.level(then.counts())
+			level := then.level(then.counts(then.pools()))
 			for waits, s := range j.stands {
 				if other := lanes[waits]; other.up == n.up && other.set == of.set {
 					if err := j.pass(of, other, s, level, g.ID.Weight); err != nil {

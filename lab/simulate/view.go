@@ -191,15 +191,20 @@ func (n *lane) name() string { return n.set + "\x02" + n.Name }
 // tag is the virtual time after a weight that the lane is served next.
 func (n *lane) tag(weight int) int64 { return n.base + n.cost(weight) }
 
-// counts is what a lane's key holds with the pools of the lane: of that one of which it is the most.
-func (n *lane) counts() (weight int) {
-	if n.set == "" {
-		return n.held
+// counts is what a key holds with some pools: with that one with which it holds the most. Without any it is all.
+func (t *tenant) counts(pools []string) (weight int) {
+	for _, pool := range pools {
+		weight = max(weight, t.with[pool])
 	}
-	for pool := range strings.SplitSeq(n.set, ",") {
-		weight = max(weight, n.with[pool])
+	if len(pools) == 0 {
+		return t.held
 	}
 	return weight
+}
+
+// pools are the names of the pools that a lane wants.
+func (n *lane) pools() []string {
+	return slices.DeleteFunc(strings.Split(n.set, ","), func(pool string) bool { return pool == "" })
 }
 
 // pass is a ledger's search for the next ticket to serve. A ticket that lacks something keeps free all that its
@@ -254,7 +259,7 @@ func (p *pass) next(n *lane) (leaf *lane) {
 			if other.set != n.set || p.aside[other] {
 				continue
 			}
-			if l := p.next(other); l != nil && (first == nil || p.before(other, l, other.counts(), first, leaf, first.counts())) {
+			if l := p.next(other); l != nil && (first == nil || p.before(other, l, first, leaf, other.pools())) {
 				first, leaf = other, l
 			}
 		}
@@ -262,16 +267,16 @@ func (p *pass) next(n *lane) (leaf *lane) {
 	return leaf
 }
 
-// before reports whether a lane goes before another, each with the leaf of its first ticket and what it holds.
-func (p *pass) before(a *lane, of *lane, held int, b *lane, than *lane, holds int) bool {
-	return cmp.Or(cmp.Compare(a.level(held), b.level(holds)), cmp.Compare(a.tag(of.queue[0].ID.Weight), b.tag(than.queue[0].ID.Weight)), cmp.Compare(a.seq, b.seq)) < 0
+// before reports whether a lane goes before another, each with the leaf of its first ticket. What their keys hold
+// with some pools counts.
+func (p *pass) before(a, of, b, than *lane, pools []string) bool {
+	return cmp.Or(cmp.Compare(a.level(a.counts(pools)), b.level(b.counts(pools))), cmp.Compare(a.tag(of.queue[0].ID.Weight), b.tag(than.queue[0].ID.Weight)), cmp.Compare(a.seq, b.seq)) < 0
 }
 
 // first is the leaf of the ticket of a key that is served first, of some sets; nil if there is none.
 func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
-	before := func(a, b *lane, of, than *lane) bool { // by what both want
-		set := strings.Join(slices.DeleteFunc(strings.Split(a.set, ","), func(pool string) bool { return pool == "" || !slices.Contains(strings.Split(b.set, ","), pool) }), ",")
-		return p.before(a, of, (&lane{tenant: a.tenant, set: set}).counts(), b, than, (&lane{tenant: b.tenant, set: set}).counts())
+	both := func(a, b *lane) []string {
+		return slices.DeleteFunc(a.pools(), func(pool string) bool { return !slices.Contains(b.pools(), pool) })
 	}
 	below := func(l *lane) *lane { // that leads to a leaf
 		n := l.tenant
@@ -290,7 +295,7 @@ func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
 			if a, b := l.queue[0], leaf.queue[0]; cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String())) < 0 {
 				leaf = l
 			}
-		case before(below(l), below(leaf), l, leaf):
+		case p.before(below(l), l, below(leaf), leaf, both(l, leaf)):
 			leaf = l
 		}
 	}
