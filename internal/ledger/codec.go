@@ -43,7 +43,7 @@ func (s *Snapshot) Append(w *pack.Writer) {
 	}
 	w.Int(s.Token)
 	w.Int(int64(s.Limit))
-	w.Bits(s.Pinned, s.Paused)
+	w.Bits(s.Pinned, s.Paused, s.Unfinished)
 	w.Int(s.Keep - s.Token)
 	w.Int(s.Alarm - s.Token)
 	n.id(w, s.Watcher)
@@ -128,7 +128,7 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
-	r.Bits(&s.Pinned, &s.Paused)
+	r.Bits(&s.Pinned, &s.Paused, &s.Unfinished)
 	s.Keep, s.Alarm = s.Token+r.Int(), s.Token+r.Int()
 	s.Watcher = n.readID(r)
 	for range r.Count() {

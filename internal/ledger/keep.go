@@ -21,16 +21,13 @@ func (l *Ledger) leave(now int64, keep time.Duration) protocol.Leave {
 	if l.keepers == nil {
 		l.keepers = map[string]Keeper{}
 	}
-	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.anyRoom() && len(l.tickets) > 0}
+	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.noneRunnable() && len(l.tickets) > 0}
 	return leave
 }
 
 // maxLooked is how many tickets are looked at for one of another client. That one of more
 // tickets is another's is taken for granted, so that the look does not take long.
 const maxLooked = 1000
-
-// anyRoom reports whether all that wait do so for a cap of their own, or of the callers beside them.
-func (l *Ledger) anyRoom() bool { return l.keys.ready == 0 }
 
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool {
@@ -58,7 +55,7 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 			continue
 		case client == l.caller:
 			continue
-		case l.stopped(), k.Room && !l.anyRoom():
+		case l.stopped(), k.Room && !l.noneRunnable():
 			of = protocol.RecallAll
 		case waits && k.Leave == protocol.Keep:
 			recalled = true

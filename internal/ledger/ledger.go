@@ -6,9 +6,9 @@
 //
 // Every step first ends the permits whose lease is over, then carries out the
 // requests, then grants free weight to the head of the queue. The queue is in
-// the order in which the waiters came, weights included: a heavy ticket at the
-// head holds up those behind it. A ticket whose client cannot be reached is
-// dropped when its turn comes. Its client, should it live, asks again, says how
+// the order in which the waiters came, weights included: behind a heavy ticket at
+// the head the others wait. A ticket whose client cannot be reached is
+// dropped when it is next. Its client, should it live, asks again, says how
 // long it has waited, and is back in its place.
 package ledger
 
@@ -35,10 +35,6 @@ const (
 
 	// last is behind every place in the queue.
 	last = math.MaxInt64
-
-	// maxTurns is how many tickets a step grants or drops at the most, so that
-	// nobody keeps the engine from others for long. The next step goes on.
-	maxTurns = 32
 
 	// maxTold is how many keepers a step tells that it is over.
 	maxTold = 128
@@ -71,7 +67,7 @@ type Ledger struct {
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
 	tickets map[engine.ID]*ticket
-	keys    keyed // whose they are, and their queues
+	keys    tree // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts.
@@ -92,8 +88,9 @@ type Ledger struct {
 	watcher engine.ID
 
 	step
-	behind bool // the last step left leases that are over to the next one
-	news   map[string]*protocol.Notification
+	behind     bool // the last step left leases that are over to the next one
+	unfinished bool // the last step left tickets or blocked classes to the next one, see goOn
+	news       map[string]*protocol.Notification
 
 	// Memory to be used again.
 	blank     []protocol.Answer
@@ -103,39 +100,37 @@ type Ledger struct {
 // step is what lives for one step.
 type step struct {
 	caller  string
-	turns   int  // how many tickets it may still grant or drop
-	swept   int  // how many keys that stand aside it has looked at
+	budget  int  // how many tickets it may still serve or drop, see maxBudget
+	swept   int  // how many blocked classes it has looked at, see sweep
 	limited bool // it has changed a limit or a cap
-	pass    pass
+	round   round
 	handed  map[engine.ID]string // what it granted, and the client that it told
 }
 
-type holder struct {
+// entry is what a permit and a ticket have both.
+type entry struct {
 	owner
+	demand
 	id       engine.ID
-	key      *key
-	takes    engine.Pools
-	end      int64
-	since    int64
-	token    int64
-	slot     int
-	revoked  bool
+	end      int64 // of the lease, or of the ticket
 	detached bool
-	index    int // in ends
+}
+
+type holder struct {
+	entry
+	since   int64
+	token   int64
+	slot    int
+	revoked bool
+	index   int // in ends
 }
 
 type ticket struct {
-	owner
-	id       engine.ID
-	key      *key
-	takes    engine.Pools
-	set      string // their names
-	end      int64
-	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
-	place    int64 // when its caller came, by the engine's clock
-	insist   bool  // granted in its turn even if its client cannot be told
-	behind   int   // how many more callers wait in its process
-	detached bool
+	entry
+	lease  int64 // of a ticket that lasts: what its permit begins with; else 0
+	place  int64 // when its caller came, by the engine's clock
+	insist bool  // granted in its turn even if its client cannot be told
+	behind int   // how many more callers wait in its process
 }
 
 type fence struct {
@@ -150,7 +145,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 		l.expire(now)
 	}
 	if l.limit == 0 {
-		l.keys = keyed{}
+		l.keys = tree{}
 	}
 	if late {
 		return protocol.Reply{Limit: l.limit}
@@ -184,7 +179,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.Caps, reply.Pools, reply.Room = l.limit, l.keys.caps, l.keys.there, l.anyRoom()
+	reply.Limit, reply.Caps, reply.Pools, reply.Room = l.limit, l.keys.caps, l.keys.amounts, l.noneRunnable()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)
@@ -196,7 +191,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 // begin begins a step of a client's, or of nobody's.
 func (l *Ledger) begin(caller string) {
 	clear(l.handed)
-	l.step = step{caller: caller, turns: maxTurns, handed: l.handed}
+	l.step = step{caller: caller, budget: maxBudget, handed: l.handed}
 	if l.handed == nil {
 		l.handed = map[engine.ID]string{}
 	}
@@ -271,101 +266,6 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 	l.fences[client] = fence{number, now + keepFence.Microseconds()}
 }
 
-// ask grants, queues or refuses.
-func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
-	switch of := l.ownerOf(r.ID); {
-	case of == nil && l.begins(r):
-		if a := tooHeavyFor(r); a.Status != 0 {
-			return a // and nothing has begun
-		}
-	case of != nil && r.Who != nil && l.countedOf(r.ID) != r.Key:
-		return protocol.Answer{Status: protocol.InUse}
-	}
-	l.open(now, r)
-	if r.Key != "" {
-		l.nameKeys()
-	}
-	of, late := l.claim(now, who, r)
-	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
-		if h.revoked {
-			return protocol.Answer{Status: protocol.Revoked}
-		}
-		return h.answer(now)
-	}
-	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps || r.Pools != l.keys.there) {
-		l.drop(r.ID)
-		return protocol.Answer{Status: protocol.LimitDiffers}
-	}
-	k, takes := l.keyOf(r)
-	refuse := func(a protocol.Answer) protocol.Answer {
-		l.drop(r.ID)
-		l.forgetUnused(k)
-		return a
-	}
-	if most, depth := l.mostOf(k); r.ID.Weight > most {
-		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: most, Depth: depth})
-	}
-	if at, limit := scarce(takes, l.keys.limitOf); at > 0 {
-		return refuse(protocol.Answer{Status: protocol.TooHeavy, Bound: limit, Pool: at})
-	}
-	l.dropSilent(now, takes.Names())
-	place := now - r.Waited.Microseconds()
-	if r.Wait {
-		l.grant(now, place) // those who came later may have to wait for this one
-	} else {
-		l.grant(now, last)
-	}
-	left := len(l.keys.pools) > 0 && l.leftFor(k, r.ID.Weight, takes)
-	l.endPass()
-	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
-		l.forgetUnused(k) // the request may name another key than its ticket had
-		l.untell(r.ID)
-		l.extend(h, now+r.Lease.Microseconds())
-		if r.Who != nil && !late {
-			l.give(&h.owner, l.caller, true)
-		}
-		return h.answer(now)
-	}
-	k, takes = l.keyOf(r) // it may have been forgotten, with its last ticket
-	set := takes.Names()
-	if l.fits(k, r.ID.Weight, takes) && (r.Unfair || left || l.first(k, set, r, place)) {
-		if t := l.tickets[r.ID]; t != nil {
-			l.pop(t)
-		}
-		if r.Who != nil && !late {
-			l.give(&of, l.caller, false)
-		}
-		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, takes, r.Detached, of)
-		l.reposition(k.leaf())
-		return h.answer(now)
-	}
-	if !r.Wait {
-		return refuse(protocol.Answer{Status: protocol.Refused})
-	}
-	t := l.tickets[r.ID]
-	if t == nil {
-		if l.keys.tooMany(set) {
-			return refuse(protocol.Answer{Status: protocol.TooMany})
-		}
-		t = &ticket{id: r.ID, key: k, takes: takes, set: set, place: place, insist: r.Again, detached: r.Detached, owner: of}
-		l.enqueue(t)
-	} else if place < t.place || r.Anew { // a call that took less time knows better
-		l.pop(t)
-		t.place = place
-		l.enqueue(t)
-	}
-	// A client that asks again is alive: its ticket is granted in turn even if it
-	// cannot be notified, and it finds out when it asks next.
-	t.insist = t.insist || r.Again && !l.hears(l.caller)
-	t.behind = r.Behind
-	t.end, t.lease = now+r.Ticket.Microseconds(), 0
-	if r.Ticket == 0 {
-		t.lease = r.Lease.Microseconds()
-	}
-	l.reposition(k.leaf()) // it may hold less than those in turn: then the step's end grants
-	return protocol.Answer{Status: protocol.Queued, Ahead: position(t.lane().queue, t), Ticket: t.end}
-}
-
 // renew extends a permit.
 func (l *Ledger) renew(now int64, r *protocol.Request) protocol.Answer {
 	h := l.holder(now, r.ID)
@@ -388,8 +288,8 @@ func (l *Ledger) renew(now int64, r *protocol.Request) protocol.Answer {
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it.
 func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
-	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
-	if of != nil && l.keptFor(of, r, h) {
+	h, e := l.holder(now, r.ID), l.entry(r.ID)
+	if e != nil && l.keptFor(&e.owner, r, h) {
 		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.untell(r.ID)
@@ -456,7 +356,7 @@ func (l *Ledger) remove() protocol.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return protocol.Answer{Status: protocol.InUse}
 	}
-	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, keyed{on: l.keys.on}
+	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, tree{on: l.keys.on}
 	clear(l.keepers)
 	return protocol.Answer{Status: protocol.Done}
 }
@@ -480,18 +380,18 @@ func (t *ticket) leaseEnd(now int64) int64 {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, id engine.ID, k *key, takes engine.Pools, detached bool, of owner) *holder {
+func (l *Ledger) take(now int64, e entry) *holder {
 	l.token = max(l.token+1, now)
 	h := l.newHolder()
-	*h = holder{id: id, key: k, takes: takes, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
-	if id.Slot {
+	*h = holder{entry: e, since: now, token: l.token, slot: -1}
+	if h.id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
 		}
 		l.slots[h.slot] = h
 	}
-	l.used += h.id.Weight
-	l.hold(k, h.id.Weight, takes, 1)
+	l.used += h.weight
+	l.hold(&h.demand, 1)
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -519,56 +419,17 @@ func (l *Ledger) extend(h *holder, end int64) {
 
 // forget removes a permit. The holder stays as it is until the next one is made.
 func (l *Ledger) forget(h *holder) {
-	l.used -= h.id.Weight
+	l.used -= h.weight
 	delete(l.holders, h.id)
 	if h.slot >= 0 {
 		delete(l.slots, h.slot)
 	}
 	heap.Remove(&l.ends, h.index)
-	l.hold(h.key, h.id.Weight, h.takes, -1)
-	l.reposition(h.key.leaf())
+	l.hold(&h.demand, -1)
+	l.reschedule(h.key.leaf())
 	if len(l.forgotten) < maxForgotten {
 		l.forgotten = append(l.forgotten, h)
 	}
-}
-
-// open makes sure the semaphore exists, with the limit that the first user gives,
-// or the newest.
-func (l *Ledger) open(now int64, r *protocol.Request) {
-	if l.begins(r) {
-		l.limited = l.limited || l.limit != r.Limit
-		l.limit = r.Limit
-		l.setCaps(r.Caps)
-		l.setPools(r.Pools)
-	}
-	if l.holders == nil {
-		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
-	}
-	l.remember(now, r.Lease)
-}
-
-// begins reports whether an ask says what limit, caps and pools there are from now on.
-func (l *Ledger) begins(r *protocol.Request) bool { return l.limit == 0 || r.Newest && !l.pinned }
-
-// tooHeavyFor is the answer to an ask that is too heavy for what it brings itself; none if it is not.
-func tooHeavyFor(r *protocol.Request) (a protocol.Answer) {
-	_, takes := protocol.SplitCounted(r.Key)
-	at, limit := scarce(takes, r.Pools.Of)
-	switch {
-	case r.ID.Weight > r.Limit:
-		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit}
-	case at > 0:
-		return protocol.Answer{Status: protocol.TooHeavy, Bound: limit, Pool: at}
-	}
-	return a
-}
-
-// countedOf is the key of a permit or ticket, and its pools, as Request.Key has them.
-func (l *Ledger) countedOf(id engine.ID) string {
-	if h := l.holders[id]; h != nil {
-		return protocol.Counted(h.key.name, h.takes)
-	}
-	return protocol.Counted(l.tickets[id].key.name, l.tickets[id].takes)
 }
 
 // remember keeps the limit known while a lease given now may live, and a while;
@@ -598,7 +459,7 @@ func (l *Ledger) expire(now int64) {
 		l.drop(id)
 	}
 	if !l.pinned && !l.paused && l.keys.rules == 0 {
-		l.limit, l.keys = 0, keyed{}
+		l.limit, l.keys = 0, tree{}
 		clear(l.keepers)
 	}
 }
@@ -641,7 +502,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.forget(h)
 		}
 	}
-	for _, t := range slices.Clone(l.byPlace()) {
+	for _, t := range slices.Clone(l.allByPlace()) {
 		if !t.detached && dead(t.via) {
 			l.drop(t.id)
 		}

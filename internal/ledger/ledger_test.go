@@ -293,7 +293,7 @@ func TestKeysWithoutSeatsAreListedOnce(t *testing.T) {
 
 // miscounted adds up the permits and tickets below each key, and compares. It also finds a key in the
 // wrong place, and one that is remembered for nothing.
-func (ks *keyed) miscounted(l *Ledger) error {
+func (ks *tree) miscounted(l *Ledger) error {
 	type sums struct{ held, waiting, below int }
 	want, ready := map[*key]sums{}, 0
 	add := func(k *key, held, waiting int) {
@@ -303,12 +303,12 @@ func (ks *keyed) miscounted(l *Ledger) error {
 		}
 	}
 	for _, h := range l.holders {
-		add(h.key, h.id.Weight, 0)
+		add(h.key, h.weight, 0)
 	}
 	for _, t := range l.tickets {
 		add(t.key, 0, 1)
 	}
-	for _, k := range ks.all {
+	for _, k := range ks.named {
 		s := want[k.up]
 		s.below++
 		want[k.up] = s
@@ -318,24 +318,24 @@ func (ks *keyed) miscounted(l *Ledger) error {
 		if k == &ks.root {
 			is.held = l.used
 		}
-		for _, n := range k.lanes {
-			is.waiting += n.waiting
+		for _, c := range k.classes {
+			is.waiting += c.waiting
 		}
 		if is != want[k] {
 			return fmt.Errorf("key %q counts %+v, and it is %+v", k.name, is, want[k])
 		}
-		if k.depth > 0 && k.idle() {
+		if k.depth > 0 && k.unused() {
 			return fmt.Errorf("key %q is remembered for nothing", k.name)
 		}
-		for _, n := range k.lanes {
-			if n.where == inTurn && slices.Index(k.up.lane(n.set).turn, n) != k.up.lane(n.set).turns(n) || n.where == full && slices.Index(ks.aside, n) != ks.besides(n) {
-				return fmt.Errorf("lane %q is not where it stands", n.name())
+		for _, c := range k.classes {
+			if c.state == runnable && slices.Index(k.up.class(c.set).runnable, c) != k.up.class(c.set).indexRunnable(c) || c.state == blocked && slices.Index(ks.blocked, c) != ks.indexBlocked(c) {
+				return fmt.Errorf("class %q is not where it belongs", c.text())
 			}
-			ready += bit(n.where == inTurn && k.own == nil)
+			ready += bit(c.state == runnable && k.own == nil)
 		}
 	}
-	if ready != ks.ready {
-		return fmt.Errorf("%d leaves are in turn, and %d count", ready, ks.ready)
+	if ready != ks.runnable {
+		return fmt.Errorf("%d classes of leaves are runnable, and %d count", ready, ks.runnable)
 	}
 	return nil
 }

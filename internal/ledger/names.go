@@ -33,13 +33,14 @@ func (l *Ledger) give(o *owner, session string, permit bool) {
 // older than the ticket. Then the asking session is its rival: its caller may still
 // listen there.
 func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is owner, late bool) {
-	of := l.ownerOf(r.ID)
+	e := l.entry(r.ID)
 	switch {
-	case of == nil && r.Who == nil:
+	case e == nil && r.Who == nil:
 		return owner{via: r.ID.Client, who: *who}, false
-	case of == nil:
+	case e == nil:
 		return owner{via: l.caller, who: *r.Who}, false
 	case r.Who != nil:
+		of := &e.owner
 		of.who = *r.Who
 		t := l.tickets[r.ID]
 		late = t != nil && now-r.Waited.Microseconds() < t.place
@@ -49,16 +50,16 @@ func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is o
 			of.rival = l.caller
 		}
 	}
-	return *of, late
+	return e.owner, late
 }
 
-// ownerOf is the owner of a permit or a ticket, nil if there is none.
-func (l *Ledger) ownerOf(id engine.ID) *owner {
+// entry is the permit or the ticket of an id, nil if there is neither.
+func (l *Ledger) entry(id engine.ID) *entry {
 	if h := l.holders[id]; h != nil {
-		return &h.owner
+		return &h.entry
 	}
 	if t := l.tickets[id]; t != nil {
-		return &t.owner
+		return &t.entry
 	}
 	return nil
 }
@@ -66,8 +67,8 @@ func (l *Ledger) ownerOf(id engine.ID) *owner {
 // Via is the session that receives the notifications of a permit or a ticket; "" if
 // there is none.
 func (l *Ledger) Via(id engine.ID) string {
-	if of := l.ownerOf(id); of != nil {
-		return of.via
+	if e := l.entry(id); e != nil {
+		return e.via
 	}
 	return ""
 }

@@ -30,7 +30,10 @@ func (l *Ledger) tell(client string) *protocol.Notification {
 
 // goOn has the client of a ticket ask again for one of its tickets at once: this step leaves
 // something to the next.
-func (l *Ledger) goOn(t *ticket) { l.tell(t.via).Recheck = protocol.AtOnce }
+func (l *Ledger) goOn(t *ticket) {
+	l.unfinished = true
+	l.tell(t.via).Recheck = protocol.AtOnce
+}
 
 // untell takes back the notification of a grant that was made in this step: an
 // answer carries it, or it is over again.

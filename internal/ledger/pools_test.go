@@ -119,9 +119,9 @@ func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
 	b.ask(5, "p\x01z", "", 2)
 	b.step(protocol.Request{Kind: protocol.SetLimit, Caps: engine.Caps{0, 2}}) // less is left of k than 4 wants
 	b.step(protocol.Request{Kind: protocol.Unpause})
-	for _, n := range b.keys.aside {
-		if first := n.first(); !b.lacks(n.key, first.id.Weight, 0) {
-			t.Errorf("lane %q stands aside, and its key holds %d of %d", n.name(), n.key.held, b.capOf(n.key))
+	for _, c := range b.keys.blocked {
+		if !b.blocks(c.key, c.head().weight, 0) {
+			t.Errorf("class %q is blocked, and its key holds %d of %d", c.text(), c.key.held, b.capOf(c.key))
 		}
 	}
 }

@@ -12,17 +12,18 @@ import (
 // Snapshot is a ledger as plain data, for engines that keep it outside of
 // memory. Times are microseconds of the engine's clock.
 type Snapshot struct {
-	Limit   int
-	Pinned  bool
-	Paused  bool
-	Token   int64
-	Keep    int64
-	Alarm   int64
-	Watcher engine.ID
-	Holders []Recorded
-	Waiters []Recorded
-	Fences  map[string][2]int64 // client: number, end
-	Keepers map[string]Keeper   // client: what it was told
+	Limit      int
+	Pinned     bool
+	Paused     bool
+	Token      int64
+	Keep       int64
+	Alarm      int64
+	Watcher    engine.ID
+	Unfinished bool // see Ledger.Unfinished
+	Holders    []Recorded
+	Waiters    []Recorded
+	Fences     map[string][2]int64 // client: number, end
+	Keepers    map[string]Keeper   // client: what it was told
 
 	Keyed bool // whether it tells keys apart, and what it knows of them
 	Caps  engine.Caps
@@ -79,17 +80,18 @@ type Keeper struct {
 
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
-	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
+	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
-		s.Holders = append(s.Holders, Recorded{
-			ID: h.id, Key: protocol.Counted(h.key.name, h.takes), End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
-			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
-		})
+		r := h.record()
+		r.Since, r.Token, r.Slot, r.Revoked = h.since, h.token, h.slot, h.revoked
+		s.Holders = append(s.Holders, r)
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
-	for _, t := range l.byPlace() {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: protocol.Counted(t.key.name, t.takes), End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
+	for _, t := range l.allByPlace() {
+		r := t.record()
+		r.Place, r.Lease, r.Insist, r.Behind = t.place, t.lease, t.insist, t.behind
+		s.Waiters = append(s.Waiters, r)
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -102,20 +104,20 @@ func (l *Ledger) Save() Snapshot {
 	if !ks.on {
 		return s
 	}
-	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.there, ks.root.time, ks.seq, ks.epoch
+	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.amounts, ks.root.time, ks.seq, ks.epoch
 	for _, k := range ks.sorted() {
 		of := RecordedKey{Name: k.name, Above: k.own != nil, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
-		for _, n := range k.lanes {
-			if n.set == "" && n.waiting > 0 {
-				of.Base, of.Seq, of.Full, of.Epoch = n.base, n.seq, n.where == full, n.epoch
+		for _, c := range k.classes {
+			if c.set == "" && c.waiting > 0 {
+				of.Base, of.Seq, of.Full, of.Epoch = c.start, c.seq, c.state == blocked, c.epoch
 			}
 		}
 		if k.ruled || k.own != nil || k.waits() {
 			s.Keys = append(s.Keys, of)
 		}
-		for _, n := range k.lanes {
-			if n.set != "" && n.waiting > 0 {
-				s.Keys = append(s.Keys, RecordedKey{Name: k.name, Set: n.set, Base: n.base, Seq: n.seq, Full: n.where == full, Epoch: n.epoch})
+		for _, c := range k.classes {
+			if c.set != "" && c.waiting > 0 {
+				s.Keys = append(s.Keys, RecordedKey{Name: k.name, Set: c.set, Base: c.start, Seq: c.seq, Full: c.state == blocked, Epoch: c.epoch})
 			}
 		}
 	}
@@ -125,7 +127,7 @@ func (l *Ledger) Save() Snapshot {
 // Load makes a ledger of data that Save returned.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
-		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
+		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	ks := &l.keys
@@ -145,13 +147,9 @@ func Load(s Snapshot) *Ledger {
 		ks.rules += bit(r.Ruled)
 	}
 	for _, r := range s.Holders {
-		key, takes := protocol.SplitCounted(r.Key)
-		h := &holder{
-			id: r.ID, key: l.inUse(key), takes: takes, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
-			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
-		}
-		l.used += h.id.Weight
-		l.hold(h.key, h.id.Weight, takes, 1)
+		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, revoked: r.Revoked}
+		l.used += h.weight
+		l.hold(&h.demand, 1)
 		l.holders[h.id] = h
 		if h.slot >= 0 {
 			l.slots[h.slot] = h
@@ -159,34 +157,33 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		key, takes := protocol.SplitCounted(r.Key)
-		l.enqueue(&ticket{id: r.ID, key: l.inUse(key), takes: takes, set: takes.Names(), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
+		l.enqueue(&ticket{entry: l.recorded(&r), place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind})
 	}
 	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
 		late := false
-		for _, n := range k.lanes {
-			l.stepOut(n)
-			i := slices.IndexFunc(recorded[k], func(r RecordedKey) bool { return r.Set == n.set && r.Seq > 0 })
+		for _, c := range k.classes {
+			l.unlist(c)
+			i := slices.IndexFunc(recorded[k], func(r RecordedKey) bool { return r.Set == c.set && r.Seq > 0 })
 			if i < 0 {
-				late = late || n.waiting > 0 // it began to wait after its record was read
+				late = late || c.waiting > 0 // it began to wait after its record was read
 				continue
 			}
 			r := recorded[k][i]
-			if n.waiting == 0 {
+			if c.waiting == 0 {
 				continue // its record may be of an earlier wait, in form 1
 			}
-			n.base, n.seq = r.Base, r.Seq
-			if first := n.first(); r.Full {
-				ks.stepAside(n, r.Epoch)
-			} else if first != nil {
-				ks.stepInTurn(n, first)
+			c.start, c.seq = r.Base, r.Seq
+			if head := c.head(); r.Full {
+				ks.listBlocked(c, r.Epoch)
+			} else if head != nil {
+				ks.listRunnable(c, head)
 			}
 		}
-		if late || len(k.lanes) == 0 {
-			for _, n := range k.lanes {
-				l.stepOut(n)
+		if late || len(k.classes) == 0 {
+			for _, c := range k.classes {
+				l.unlist(c)
 			}
-			l.stepIn(k)
+			l.schedule(k)
 		}
 	}
 	for client, f := range s.Fences {
@@ -197,6 +194,19 @@ func Load(s Snapshot) *Ledger {
 	}
 	l.keepers, l.reports, l.auto = maps.Clone(s.Keepers), maps.Clone(s.Reports), s.Auto
 	return l
+}
+
+// record is an entry as data, and recorded the reverse.
+func (e *entry) record() Recorded {
+	return Recorded{ID: e.id, Key: e.target().text(), End: e.end, Detached: e.detached, Via: e.via, Rival: e.rival, Client: e.who}
+}
+
+func (l *Ledger) recorded(r *Recorded) entry {
+	g := targetOf(r.Key)
+	return entry{
+		id: r.ID, demand: demand{key: l.inUse(g.key), weight: r.ID.Weight, takes: g.takes, set: g.takes.Names()},
+		end: r.End, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
+	}
 }
 
 // Clients lists the clients that have a permit or a ticket which ends with

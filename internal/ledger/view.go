@@ -14,9 +14,9 @@ import (
 // waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
 	var first *ticket
-	for _, n := range l.keys.leaves() {
-		if first == nil || byPlace(n.queue[0], first) < 0 {
-			first = n.queue[0]
+	for _, c := range l.keys.leaves() {
+		if first == nil || byPlace(c.queue[0], first) < 0 {
+			first = c.queue[0]
 		}
 	}
 	if first == nil {
@@ -31,22 +31,30 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	if t == nil {
 		return engine.ID{}, false
 	}
-	all := l.byPlace()
-	i := position(all, t) + 1
-	if i >= len(all) {
+	var first *ticket
+	for _, c := range l.keys.leaves() {
+		i := position(c.queue, t)
+		if i < len(c.queue) && c.queue[i] == t {
+			i++
+		}
+		if i < len(c.queue) && (first == nil || byPlace(c.queue[i], first) < 0) {
+			first = c.queue[i]
+		}
+	}
+	if first == nil {
 		return engine.ID{}, false
 	}
-	return all[i].id, true
+	return first.id, true
 }
 
 // InService calls f with the session of each ticket, in the order in which they are
 // served if nothing else happens: of several keys the first of each, then the second.
 // It stops when f returns false.
 func (l *Ledger) InService(f func(client string) bool) {
-	for i, lanes := 0, l.keys.leaves(); len(lanes) > 0; i++ {
-		lanes = slices.DeleteFunc(lanes, func(n *lane) bool { return i >= len(n.queue) })
-		for _, n := range lanes {
-			if !f(n.queue[i].via) {
+	for i, leaves := 0, l.keys.leaves(); len(leaves) > 0; i++ {
+		leaves = slices.DeleteFunc(leaves, func(c *class) bool { return i >= len(c.queue) })
+		for _, c := range leaves {
+			if !f(c.queue[i].via) {
 				return
 			}
 		}
@@ -57,15 +65,33 @@ func (l *Ledger) InService(f func(client string) bool) {
 // they have none. ahead is the client of the ticket in front of it, or
 // "" if it is the first. Tickets that do not end with their clients do not count.
 func (l *Ledger) InFront(mine func(client string) bool) (ahead string, ok bool) {
-	for _, t := range l.byPlace() {
-		if mine(t.via) {
-			return ahead, true
-		}
-		if !t.detached {
-			ahead = t.via
+	var first, before *ticket
+	leaves := l.keys.leaves()
+	for _, c := range leaves {
+		for _, t := range c.queue {
+			if first != nil && byPlace(first, t) < 0 {
+				break
+			}
+			if mine(t.via) {
+				first = t
+				break
+			}
 		}
 	}
-	return "", false
+	if first == nil {
+		return "", false
+	}
+	for _, c := range leaves {
+		for i := position(c.queue, first) - 1; i >= 0; i-- {
+			if t := c.queue[i]; !t.detached {
+				if before == nil || byPlace(before, t) < 0 {
+					before, ahead = t, t.via
+				}
+				break
+			}
+		}
+	}
+	return ahead, true
 }
 
 // Holders calls f with each permit and its client. Those marked as detached do
@@ -91,21 +117,8 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g protocol.Grant, end int64, o
 	return protocol.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
-// Unfinished reports whether the last step has left something to the next one: the first ticket would
-// be granted or dropped, or a key would stand aside or look at its cap.
-func (l *Ledger) Unfinished() bool {
-	ks := &l.keys
-	if len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
-		return true
-	}
-	if l.paused {
-		return false
-	}
-	l.turns = 0
-	t, _ := l.next(-last, last)
-	l.endPass()
-	return t != nil
-}
+// Unfinished reports whether the last step has left something to the next one: its budget was spent.
+func (l *Ledger) Unfinished() bool { return l.unfinished }
 
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
