@@ -16,9 +16,6 @@ const (
 	NoRenewal = time.Duration(-1) // for Options.Renew
 )
 
-// maxPasses bounds Options.Passes.
-const maxPasses = 1000
-
 // LimitPolicy says what happens when the stored limit is not the one given to New. A limit
 // that an operator set, with Operator.Set or at a terminal, holds in any case.
 type LimitPolicy uint8
@@ -125,14 +122,6 @@ type Options struct {
 	// With NoRenewal, MaxHold or Detached it has to be 0.
 	Keep time.Duration
 
-	// Passes is how often in a row a released permit goes to the next caller
-	// of this process although callers of other clients came earlier. That is
-	// several times as fast as one call for each. Cost: the others wait as
-	// much longer. While no other client waits permits are passed on within the
-	// process in any case, which is no unfairness. 0 … 1000. Default 0: first
-	// come, first served across all processes, to within a message's delay.
-	Passes int
-
 	// Adapt, if not nil, makes the semaphore find its limit between two bounds. It
 	// starts at the limit given to New; OnConflict must be LimitStored. Close ends its
 	// work in the background. Default: nil, the limit stays as set. Cost: each process
@@ -187,7 +176,7 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "LimitNewest, LimitStored or LimitStrict"}
 	}
 	return cmp.Or(
-		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), o.Caps.Validate(), o.Pools.Validate(1),
+		o.Caps.Validate(), o.Pools.Validate(1),
 		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
 }
 
@@ -198,6 +187,6 @@ func (o Options) machine(session protocol.Session, limit int) client.Config {
 		Terms:   client.Terms{Limit: limit, Caps: o.Caps, Pools: o.Pools, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
 		Slots:   o.Slots, Strict: o.OnConflict == LimitStrict, Newest: o.OnConflict == LimitNewest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
-		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes, MaxWaiting: o.MaxWaiting,
+		Lasting: ok && lasting.Lasting(), Keep: o.Keep, MaxWaiting: o.MaxWaiting,
 	}
 }

@@ -22,7 +22,6 @@ func TestThePageOfOptionsHasTheDefaultsOfTheCode(t *testing.T) {
 		"Margin":       {fmt.Sprintf("%s of the lease, at most %s |", part(short.Lease, short.Margin), words(o.Margin))},
 		"Renew":        {fmt.Sprintf("| %s of the lease less the margin,", part(o.Lease-o.Margin, o.Renew))},
 		"MaxHold":      {"At least " + span(engine.MinLease)},
-		"Passes":       {fmt.Sprintf("0 … %d.", maxPasses), fmt.Sprintf("| %d: first come", o.Passes)},
 		"OnConflict":   {"| " + map[LimitPolicy]string{LimitNewest: "LimitNewest", LimitStored: "LimitStored"}[o.OnConflict] + " |"},
 		"Patient":      {"for " + words(client.Patience) + " if it has no place yet"},
 		"AnswerWithin": {"| " + words(client.Patience) + " |"},

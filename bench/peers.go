@@ -55,7 +55,6 @@ const (
 var all = []peer{
 	{"sema", semaphore, "", "sema", nil, "`sema` with `engines/redisengine`", "defaults", "–"},
 	{"sema-keep", semaphore, "", "sema", nil, "the same", "`Keep: 20ms`", "a permit that a process keeps when it ends without `Close` is taken for a lease"},
-	{"sema-passes", semaphore, "", "sema", nil, "the same", "`Passes: 16`", "first come, first served among processes: up to 16 turns out of order"},
 	{behindServer, semaphore, "", "sema", nil, "the same through `sema serve`, a process of its own on the same machine, with `engines/httpengine`", "defaults", "–"},
 	{"classic-lock", lock, "", "", book(steady, bookLock), "`sema/classic`.`Lock` (*Redis in Action*, 6.2.5 and 11.2.2)", "`Lua`; polls each ms by itself", "no fairness, no renewal, no notice of loss"},
 	{"classic-basic", semaphore, "", "", book(steady, classic.NewBasic), "`sema/classic`.`Basic` (6.3.1)", classicPause + "defaults", "the limit, when two callers overlap or clocks differ; fairness, renewal, notice of loss"},
@@ -87,7 +86,6 @@ var all = []peer{
 // settings are what the contestants of sema have other than defaults.
 var settings = map[string]func(*measure.Setup){
 	"sema-keep":        func(s *measure.Setup) { s.KeepUS = 20_000 },
-	"sema-passes":      func(s *measure.Setup) { s.Passes = 16 },
 	"sema-memory-keep": func(s *measure.Setup) { s.KeepUS = 20_000 },
 }
 

@@ -174,7 +174,7 @@ var pathTests = []test{
 		e.release(e.acquire(s, 3, path("acme/alice")), e.acquire(s, 2, path("beta/alice/chat")))
 	}},
 	{name: "a permit passes within a process only while nobody's turn has come", run: func(e *env) {
-		options := &sema.Options{Caps: sema.Caps{1}, Keep: 5 * time.Millisecond, Passes: 3}
+		options := &sema.Options{Caps: sema.Caps{1}, Keep: 5 * time.Millisecond}
 		busy, other := e.sem(3, options), e.sem(3, options)
 		served, stop := e.keepBusy(busy, time.Millisecond, path("acme/alice"))
 		defer stop()
@@ -226,7 +226,7 @@ var pathTests = []test{
 		}
 		var all sync.WaitGroup
 		for c := range 4 {
-			s := e.sem(limit, &sema.Options{Caps: sema.Caps{org, user}, Keep: 5 * time.Millisecond, Passes: c})
+			s := e.sem(limit, &sema.Options{Caps: sema.Caps{org, user}, Keep: 5 * time.Millisecond})
 			for i, names := range []string{"acme/a", "acme/b/x", "acme/b/y", "acme", "beta/a", "beta/a", "gamma"} {
 				all.Go(func() {
 					for range 6 {

@@ -282,7 +282,7 @@ var poolTests = []test{
 		e.empty(s, 99)
 	}},
 	{name: "a permit passes within a process to those alone who take the same", run: func(e *env) {
-		options := &sema.Options{Pools: "db=2,gpu=1", Keep: 5 * time.Millisecond, Passes: 3}
+		options := &sema.Options{Pools: "db=2,gpu=1", Keep: 5 * time.Millisecond}
 		s, other := e.sem(3, options), e.sem(3, options)
 		for range 20 {
 			e.release(e.acquire(s, 1, sema.Take("gpu", 1)))
@@ -345,8 +345,8 @@ var poolTests = []test{
 			}
 		}
 		var all sync.WaitGroup
-		for c := range 4 {
-			s := e.sem(7, &sema.Options{Pools: "db=4,gpu=2,licence=1", Caps: sema.Caps{5}, Keep: 5 * time.Millisecond, Passes: c})
+		for range 4 {
+			s := e.sem(7, &sema.Options{Pools: "db=4,gpu=2,licence=1", Caps: sema.Caps{5}, Keep: 5 * time.Millisecond})
 			for i, takes := range []map[string]int{{"": 1}, {"": 2, "db": 1}, {"": 1, "db": 4}, {"": 1, "gpu": 1}, {"": 1, "gpu": 2, "db": 1}, {"": 1, "licence": 1, "gpu": 1, "db": 1}} {
 				options := []sema.AcquireOption{sema.Weight(takes[""]), sema.For([]string{"acme", "beta"}[i%2])}
 				for name, n := range takes {

@@ -10,7 +10,7 @@
 //	engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
 //
 // Each acquisition and each release is a call to it: permits are not passed on,
-// or kept, within the process, and sema.Options.Keep and Passes change nothing.
+// or kept, within the process, and sema.Options.Keep changes nothing.
 //
 // When the test ends, every permit that was not released fails it, with the
 // place where it was acquired.
@@ -194,7 +194,7 @@ func (e *Engine) prepare(s *session, c *protocol.Call) map[int]protocol.Kind {
 func (e *Engine) learn(s *session, c protocol.Call, lost map[int]protocol.Kind, reply *protocol.Reply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	reply.Leave = protocol.GiveBack
+	reply.Keep = false
 	for i := range reply.Answers {
 		id := c.Requests[i].ID
 		a := &reply.Answers[i]

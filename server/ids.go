@@ -116,7 +116,7 @@ func maybeExecuted(err error) error {
 func merge(all *protocol.Reply, one protocol.Reply) {
 	all.Unreachable = all.Unreachable || one.Unreachable
 	all.Limit, all.Caps, all.Pools, all.Room = one.Limit, one.Caps, one.Pools, one.Room
-	all.Leave, all.Recalled = one.Leave, all.Recalled || one.Recalled
+	all.Keep, all.Recalled = one.Keep, all.Recalled || one.Recalled
 	if one.Recheck > 0 { // the latest step knows all leases
 		all.Recheck = one.Recheck
 	}

@@ -70,13 +70,13 @@ func (j *judge) noticed(client string, c protocol.Call, late bool, reply protoco
 	if recalled(told) == mostTold {
 		j.bench.told.Add(1)
 	}
-	j.keeps[client] = keeping{reply.Leave, j.now + c.Keep.Microseconds()}
+	j.keeps[client] = keeping{reply.Keep, j.now + c.Keep.Microseconds()}
 }
 
 // recalled counts the notified keepers.
 func recalled(told map[string]protocol.Notification) (n int) {
 	for _, news := range told {
-		if news.Recall != 0 {
+		if news.Recall {
 			n++
 		}
 	}
@@ -92,13 +92,13 @@ func someKeepers(t failer, now int64, got, want map[string]protocol.Notification
 	}
 	for client, n := range got {
 		k := keeps[client]
-		if n.Recall != 0 && (k.leave == protocol.GiveBack || k.end <= now || n.Recall == protocol.RecallKept && k.leave != protocol.Keep) {
+		if n.Recall && (!k.may || k.end <= now) {
 			t.Fatalf("at %d %s is told %+v, and was told before: %+v", now, client, n, k)
 		}
 	}
 	for _, told := range []map[string]protocol.Notification{got, want} {
 		for client, n := range told {
-			if n.Recall = 0; n.Empty() {
+			if n.Recall = false; n.Empty() {
 				delete(told, client)
 			} else {
 				told[client] = n
@@ -108,7 +108,7 @@ func someKeepers(t failer, now int64, got, want map[string]protocol.Notification
 }
 
 func sameReply(a, b protocol.Reply) bool {
-	return a.Limit == b.Limit && a.Caps == b.Caps && a.Room == b.Room && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Leave == b.Leave && a.Recalled == b.Recalled &&
+	return a.Limit == b.Limit && a.Caps == b.Caps && a.Room == b.Room && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Keep == b.Keep && a.Recalled == b.Recalled &&
 		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
 }
 

@@ -264,8 +264,8 @@ type failer interface {
 }
 
 type keeping struct {
-	leave protocol.Leave
-	end   int64
+	may bool
+	end int64
 }
 
 type fencing struct {

@@ -119,7 +119,7 @@ func (s *session) firstWait(ctx context.Context, c protocol.Call) (protocol.Repl
 		reply.Answers[i] = second.Answers[k]
 	}
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
-	reply.Unreachable, reply.Leave = second.Unreachable, second.Leave
+	reply.Unreachable, reply.Keep = second.Unreachable, second.Keep
 	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Refused })
 	reply.Notification.Merge(second.Notification)
 	return reply, nil

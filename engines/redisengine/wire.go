@@ -266,7 +266,7 @@ const (
 	headSize   = 17
 	recordSize = 29
 
-	leaveMarks      = 3 // an protocol.Leave
+	keepMark        = 1
 	unreachableMark = 4
 	recalledMark    = 8
 	roomMark        = 16
@@ -287,8 +287,7 @@ func decode(text string, requests int) (protocol.Reply, error) {
 	}
 	reply := protocol.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
-	reply.Leave, reply.Unreachable, reply.Recalled = protocol.Leave(marks&leaveMarks), marks&unreachableMark != 0, marks&recalledMark != 0
-	reply.Room = marks&roomMark != 0
+	reply.Keep, reply.Unreachable, reply.Recalled, reply.Room = marks&keepMark != 0, marks&unreachableMark != 0, marks&recalledMark != 0, marks&roomMark != 0
 	text = text[headSize:]
 	if marks&capsMark != 0 {
 		if len(text) < 8*len(reply.Caps) {
@@ -372,12 +371,7 @@ func parseNotification(message string) (n protocol.Notification) {
 				n.Recheck = micros(us)
 			}
 		case "c":
-			switch rest {
-			case "1":
-				n.Recall = protocol.RecallKept
-			case "2":
-				n.Recall = protocol.RecallAll
-			}
+			n.Recall = true
 		}
 	}
 	return n

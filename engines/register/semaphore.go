@@ -129,7 +129,7 @@ func (s *semaphore) step(calls []*pending) {
 	for i, p := range calls {
 		p.reply = o.replies[i]
 		p.session.note(p.call, p.reply, o.via)
-		if p.reply.Leave != protocol.GiveBack || p.call.Keep > 0 && p.session.has(isPermit) {
+		if p.reply.Keep || p.call.Keep > 0 && p.session.has(isPermit) {
 			s.mu.Lock()
 			s.keepUntil = began.Add(p.call.Keep)
 			s.mu.Unlock()

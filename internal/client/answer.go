@@ -40,7 +40,7 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 		}
 	}
 	m.keeping.room = reply.Room
-	m.allow(overrule(reply.Leave, m.keeping.overruled), f.sent+m.contact())
+	m.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())
 	for i, answer := range reply.Answers {
 		it, r := f.items[i], &f.requests[i]
 		if it.order != nil {

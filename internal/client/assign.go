@@ -46,10 +46,10 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 // always given back: it would overtake others.
 func (m *Machine) free(now time.Duration, c *claim) {
 	c.holder = nil
-	l, keeps := m.lines.of(c.key), m.keeping.leave == leaveKeep
+	l, keeps := m.lines.of(c.key), m.keeping.may
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
-	case a != nil && a.Label == c.label && !l.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
+	case a != nil && a.Label == c.label && !l.mixed && c.lined() && keeps:
 		m.move(a, c)
 	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.key) < m.limit():
 		m.putAside(c, now+m.askEvery(c)/20)

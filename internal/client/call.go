@@ -59,7 +59,7 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 		return protocol.Call{}, false
 	}
 	f.requests, f.items, f.asks = f.requests[:0], f.items[:0], 0
-	if m.lines.moved && m.keeping.leave != leaveKeep {
+	if m.lines.moved && !m.keeping.may {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
@@ -74,7 +74,7 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 	f.inOrder()
 	m.tellBehind(now)
 	f.number++
-	f.flying, f.sent, m.keeping.overruled = true, now, 0
+	f.flying, f.sent, m.keeping.overruled = true, now, false
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {

@@ -36,10 +36,9 @@ type claim struct {
 	keepUntil time.Duration // for nobody
 
 	// A claim is made for each acquisition: small fields are together, so that it fits into 192 bytes.
-	slot   int32
-	passes int32 // how often it was passed on although others wait
-	index  int32 // in claims.all
-	stage  stage
+	slot  int32
+	index int32 // in claims.all
+	stage stage
 
 	once     bool // its caller does not wait
 	resumed  bool // another client made the permit

@@ -1,10 +1,6 @@
 package client
 
-import (
-	"time"
-
-	"sema/internal/protocol"
-)
+import "time"
 
 // This file decides what becomes of a released permit without asking the engine. The
 // idea is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012): a lock
@@ -19,15 +15,12 @@ type keeping struct {
 	claims *claims
 	sender *sender
 
-	leave     protocol.Leave  // what may be done with released permits without a call
-	until     time.Duration   // so long
-	overruled protocol.Recall // came while the call in flight was on its way
-	room      bool            // callers of other keys wait for weight of their own key
-	used      bool            // permits were passed on since the last call
+	may       bool          // released permits may stay here without a call
+	until     time.Duration // so long
+	overruled bool          // a recall came while the call in flight was on its way
+	room      bool          // callers of other keys wait for weight of their own key
+	used      bool          // permits were passed on since the last call
 }
-
-// leaveKeep is protocol.Keep, beside Config.Keep.
-const leaveKeep = protocol.Keep
 
 // passing reports whether this client's permits may pass from caller to caller.
 // They may not if the permit's end is bound to its first caller.
@@ -36,8 +29,7 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.leave != protocol.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
-		(k.leave == leaveKeep || int(c.passes) < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
+	return k.may && now < k.until && !k.closed && !c.resumed && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit and caps still allow this slot, and this caller.
@@ -45,17 +37,17 @@ func (k *keeping) asNew(c *claim) bool {
 	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps && k.pools == k.cfg.Pools)
 }
 
-// allow takes in what may be done with released permits from now on.
-func (k *keeping) allow(l protocol.Leave, until time.Duration) {
-	if k.leave == leaveKeep && l != leaveKeep && k.lines.moved { // others wait now: the engine needs to know the caller of each ticket
+// allow takes in whether released permits may stay here from now on.
+func (k *keeping) allow(may bool, until time.Duration) {
+	if k.may && !may && k.lines.moved { // others wait now: the engine needs to know the caller of each ticket
 		for _, c := range k.claims.all {
 			if c.moved && c.stage == queued && c.holder != nil {
 				k.claims.push(c)
 			}
 		}
 	}
-	k.leave, k.until = l, until
-	if l != leaveKeep {
+	k.may, k.until = may, until
+	if !may {
 		k.sender.returnIdle(isPermit)
 		k.sender.returnIdle(isTicket)
 	}
@@ -63,26 +55,16 @@ func (k *keeping) allow(l protocol.Leave, until time.Duration) {
 
 // recall takes in that what the engine allowed is over. The reply to a call that
 // is in flight may be older.
-func (k *keeping) recall(r protocol.Recall) {
-	k.overruled = max(k.overruled, r)
-	k.allow(overrule(k.leave, r), k.until)
-}
-
-func overrule(l protocol.Leave, r protocol.Recall) protocol.Leave {
-	switch r {
-	case protocol.RecallAll:
-		return protocol.GiveBack
-	case protocol.RecallKept:
-		return min(l, protocol.Pass)
-	}
-	return l
+func (k *keeping) recall() {
+	k.overruled = true
+	k.allow(false, k.until)
 }
 
 // doubt renews all permits, as one of them may be over. Until the engine has
 // said which, none is passed on. A permit that its caller renews is left to the
 // caller.
 func (k *keeping) doubt() {
-	k.recall(protocol.RecallAll)
+	k.recall()
 	for _, c := range k.claims.all {
 		if c.named() && k.terms(c).Renew == 0 {
 			continue
@@ -106,7 +88,7 @@ func (k *keeping) expireIdle(now time.Duration) {
 			k.schedule(c.keepUntil)
 		}
 	}
-	if !k.used || k.leave == protocol.GiveBack {
+	if !k.used || !k.may {
 		return
 	}
 	if soon := k.until - k.contact()/2; now < soon {
@@ -154,13 +136,8 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	}
 	switch {
 	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
-		if m.keeping.leave == leaveKeep {
-			c.passes = 0
-		} else {
-			c.passes++
-		}
 		m.passOn(now, c, first)
-	case first == nil && m.keeping.leave == leaveKeep && m.cfg.Keep > 0:
+	case first == nil && m.cfg.Keep > 0:
 		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
 	default:
 		return false

@@ -49,7 +49,7 @@ func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 	a, b := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
 	s.happened("granted queued")
-	s.m.keeping.leave = protocol.GiveBack // so that the hand-off is the engine's
+	s.m.keeping.may = false // so that the hand-off is the engine's
 	s.m.Release(s.now, a)
 	s.step("me", s.sends("release1"))
 	s.m.Failed(s.now, unknown)

@@ -135,7 +135,7 @@ func TestWhatMayStay(t *testing.T) {
 		want   bool
 	}{
 		{name: "the engine has said so", want: true},
-		{name: "it has not", change: func(k *keeping, _ *claim) { k.leave = protocol.GiveBack }},
+		{name: "it has not", change: func(k *keeping, _ *claim) { k.may = false }},
 		{name: "it has said so for too short", change: func(k *keeping, _ *claim) { k.until = now }},
 		{name: "the machine is closed", change: func(k *keeping, _ *claim) { k.closed = true }},
 		{name: "another client made it", change: func(_ *keeping, c *claim) { c.resumed = true }},
@@ -143,13 +143,10 @@ func TestWhatMayStay(t *testing.T) {
 		{name: "another limit holds, and that is refused", cfg: Config{Strict: true}, change: func(k *keeping, _ *claim) { k.stored = 3 }},
 		{name: "other caps hold, and that is refused", cfg: Config{Strict: true}, change: func(k *keeping, _ *claim) { k.caps[1] = 4 }},
 		{name: "its lease is nearly over", change: func(_ *keeping, c *claim) { c.valid = now + 10*time.Second - 1 }},
-		{name: "others wait", change: func(k *keeping, _ *claim) { k.leave = protocol.Pass }},
-		{name: "others wait, and it may pass on", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = protocol.Pass, 1 }, want: true},
-		{name: "it was passed on often enough", cfg: Config{Passes: 2}, change: func(k *keeping, c *claim) { k.leave, c.passes = protocol.Pass, 2 }},
 	} {
 		c.cfg.Terms = Terms{Limit: 2, Lease: 30 * time.Second}
 		_, _, _, k := parts(c.cfg)
-		k.leave, k.until = leaveKeep, now+1
+		k.may, k.until = true, now+1
 		held := &claim{stage: held, valid: now + 27*time.Second}
 		if c.change != nil {
 			c.change(k, held)

@@ -61,8 +61,7 @@ type Config struct {
 
 	MaxWaiting int // so many callers of a key wait; 0: as many as come
 
-	Keep   time.Duration // how long a released permit is kept for the next caller
-	Passes int           // how often in a row a permit is passed on although other clients wait
+	Keep time.Duration // how long a released permit is kept for the next caller
 
 	// Base is when the machine's time began, by the monotonic clock. It is
 	// needed with Lasting only.

@@ -102,8 +102,8 @@ func (h *shared) plan(now time.Duration, c *claim) {
 
 // Notify takes in what a step of another client's did to this one's tickets.
 func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
-	if n.Recall != 0 { // before the grants: none of them is kept
-		m.recall(n.Recall)
+	if n.Recall { // before the grants: none of them is kept
+		m.recall()
 	}
 	for _, g := range n.Grants {
 		m.notifyGrant(now, g)

@@ -74,7 +74,6 @@ func (s *Snapshot) Append(w *pack.Writer) {
 	w.Uint(uint64(len(s.Keepers)))
 	for _, client := range slices.Sorted(maps.Keys(s.Keepers)) {
 		n.text(w, client)
-		w.Uint(uint64(s.Keepers[client].Leave))
 		w.Int(s.Keepers[client].End - s.Token)
 		w.Bits(s.Keepers[client].Room)
 	}
@@ -155,7 +154,7 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 			s.Keepers = map[string]Keeper{}
 		}
 		client := n.readText(r)
-		k := Keeper{Leave: protocol.Leave(r.Uint()), End: s.Token + r.Int()}
+		k := Keeper{End: s.Token + r.Int()}
 		r.Bits(&k.Room)
 		s.Keepers[client] = k
 	}

@@ -23,7 +23,7 @@ func fullSnapshot() Snapshot {
 		Holders: []Recorded{{ID: id(2), End: 9, Since: 8, Token: 7, Slot: -1, Revoked: true, Via: "pabc.1", Rival: "x.2", Client: who, Key: "key"}, {ID: id(3), Detached: true, Slot: 2, Via: "n"}},
 		Waiters: []Recorded{{ID: id(4), End: 1 << 50, Place: -5, Lease: 6, Insist: true, Behind: 12, Detached: true, Via: "pabc.1", Client: who}},
 		Fences:  map[string][2]int64{"pabc.1": {-1, 44}, "other": {3, 4}},
-		Keepers: map[string]Keeper{"pabc.1": {protocol.Pass, 77, true}},
+		Keepers: map[string]Keeper{"pabc.1": {77, true}},
 		Reports: map[string]Reported{"pabc.1": {protocol.Totals{Good: 1 << 60, Bad: 2, Waited: 3}, 5}, "gone": {}},
 		Auto:    ReportedAuto{engine.Auto{Min: 2, Max: 200, Bad: 31}, 6},
 		Keyed:   true, Caps: engine.Caps{3, 0, 2}, Pools: "gpu=3", Time: 1 << 40, Seq: 9, Epoch: 4,

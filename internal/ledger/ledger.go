@@ -174,7 +174,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	l.grantAndWatch(now, asker)
 	recalled := l.recall(now, refused || waits)
 	reply.Recalled = refused && recalled
-	reply.Leave = l.leave(now, c.Keep)
+	reply.Keep = l.mayKeep(now, c.Keep)
 	reply.Unreachable = (again || waits && c.Keep > 0) && !l.hears(client)
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"sema/engine"
-	"sema/internal/protocol"
 )
 
 // Snapshot is a ledger as plain data, for engines that keep it outside of
@@ -73,9 +72,8 @@ type Recorded struct {
 // Keeper is what a client was told that it may do with released permits, and
 // until when.
 type Keeper struct {
-	Leave protocol.Leave
-	End   int64
-	Room  bool // keys waited, and none in turn
+	End  int64
+	Room bool // keys waited, and none in turn
 }
 
 // Save is the ledger as data.

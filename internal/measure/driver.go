@@ -34,7 +34,6 @@ type Setup struct {
 	Units   int  `json:"units,omitempty"`   // pairs to be timed at once; 0 means 1
 	Crowd   int  `json:"crowd,omitempty"`   // waiters, or permits, that stay
 	KeepUS  int  `json:"keep_us,omitempty"` // sema.Options.Keep
-	Passes  int  `json:"passes,omitempty"`  // sema.Options.Passes
 	Stamps  bool `json:"stamps,omitempty"`  // tell when each permit was got and given back
 }
 

@@ -232,7 +232,6 @@ func (b Bench) cohorts() (cases []*Case) {
 	}
 	for _, n := range processes {
 		passes := b.entry("sema, passes=16", "sema")
-		passes.Setup.Passes = 16
 		field := []Entry{b.entry("sema", "sema"), passes, b.entry("Go channel", "channel")}
 		if b.Engine == "postgres" {
 			field[2] = b.entry("2 commits", "commits")

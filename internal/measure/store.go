@@ -72,7 +72,7 @@ func (s Store) semaphores(n, limit int, options *sema.Options, name func(i int) 
 
 // options are those of a contestant's semaphores.
 func (s Setup) options() *sema.Options {
-	return &sema.Options{Lease: s.Lease(), Keep: time.Duration(s.KeepUS) * time.Microsecond, Passes: s.Passes}
+	return &sema.Options{Lease: s.Lease(), Keep: time.Duration(s.KeepUS) * time.Microsecond}
 }
 
 // sema is acquire and release, as users do it.

@@ -56,10 +56,9 @@ type Reply struct {
 	// and the Ask had Again or the call had Keep. The client then asks more often.
 	Unreachable bool
 
-	// Leave says what the client may do with permits that its callers release. It is
-	// valid for Call.Keep from the sending of the call. It is Keep only if the call
-	// had Keep.
-	Leave Leave
+	// Keep is set if no other client waits: the client may pass permits that its callers
+	// release to the next of them, or keep them for one, for Call.Keep from the sending of the call.
+	Keep bool
 
 	// Recalled is set if an Ask was Refused and the engine told another client to
 	// release the permits that it keeps: another Ask may soon succeed.
@@ -68,13 +67,3 @@ type Reply struct {
 	// Notification holds the step's other news for its caller.
 	Notification Notification
 }
-
-// Leave is what a client may do with a released permit instead of giving it back.
-type Leave uint8
-
-// What a client may do with a released permit.
-const (
-	GiveBack Leave = iota // nothing: it goes back to the engine
-	Pass                  // pass it to another caller of the process, at most Options.Passes times in a row: other clients wait
-	Keep                  // pass it on, or keep it for the next caller: no other client waits
-)

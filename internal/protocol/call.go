@@ -18,7 +18,7 @@ type Call struct {
 	Fence bool
 
 	// Keep is how long the client may pass on or keep its permits without a further
-	// call, counted from the sending of this one; see Reply.Leave. 0: not at all.
+	// call, counted from the sending of this one; see Reply.Keep. 0: not at all.
 	Keep time.Duration
 
 	Requests []Request

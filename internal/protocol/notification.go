@@ -13,18 +13,9 @@ type Notification struct {
 	Ask     bool          // ask again now for every ticket
 	Renew   bool          // renew every permit now: an operator wants one back
 	Recheck time.Duration // if above 0: ask again for one ticket after that long; see AtOnce
-	Recall  Recall        // an earlier Reply.Leave is over
+	Recall  bool          // an earlier Reply.Keep is over: another client waits, or nothing may be granted
 	Closed  bool          // the engine was closed: nothing can be renewed or granted any more
 }
-
-// Recall takes back an earlier Reply.Leave.
-type Recall uint8
-
-// What is taken back.
-const (
-	RecallKept Recall = iota + 1 // another client waits: Keep becomes Pass
-	RecallAll                    // the semaphore was paused, or its limit lowered: GiveBack
-)
 
 // AtOnce is the Recheck of a step that left work for the next one. Any call of the
 // client continues that work.
@@ -35,8 +26,7 @@ const AtOnce = time.Microsecond
 // too late leaves weight unused.
 func (n *Notification) Merge(m Notification) {
 	n.Grants = append(n.Grants, m.Grants...)
-	n.Ask, n.Renew, n.Closed = n.Ask || m.Ask, n.Renew || m.Renew, n.Closed || m.Closed
-	n.Recall = max(n.Recall, m.Recall)
+	n.Ask, n.Renew, n.Recall, n.Closed = n.Ask || m.Ask, n.Renew || m.Renew, n.Recall || m.Recall, n.Closed || m.Closed
 	if n.Recheck == 0 || m.Recheck > 0 && m.Recheck < n.Recheck {
 		n.Recheck = m.Recheck
 	}
@@ -44,7 +34,7 @@ func (n *Notification) Merge(m Notification) {
 
 // Empty reports whether the notification tells nothing.
 func (n *Notification) Empty() bool {
-	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && n.Recall == 0 && !n.Closed
+	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && !n.Recall && !n.Closed
 }
 
 // Grant says that a ticket has become a permit.

@@ -11,7 +11,7 @@ func TestMerge(t *testing.T) {
 	for _, c := range []struct{ a, b, want Notification }{
 		{},
 		{Notification{Grants: []Grant{g1}}, Notification{Grants: []Grant{g2}, Ask: true}, Notification{Grants: []Grant{g1, g2}, Ask: true}},
-		{Notification{Renew: true, Recall: RecallAll}, Notification{Closed: true, Recall: RecallKept}, Notification{Renew: true, Closed: true, Recall: RecallAll}},
+		{Notification{Renew: true, Recall: true}, Notification{Closed: true}, Notification{Renew: true, Closed: true, Recall: true}},
 		{Notification{Recheck: time.Second}, Notification{}, Notification{Recheck: time.Second}},
 		{Notification{}, Notification{Recheck: time.Second}, Notification{Recheck: time.Second}},
 		{Notification{Recheck: time.Second}, Notification{Recheck: time.Minute}, Notification{Recheck: time.Second}},

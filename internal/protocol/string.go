@@ -11,8 +11,6 @@ var (
 		Granted: "granted", Queued: "queued", Refused: "refused", Gone: "gone", Revoked: "revoked", TooHeavy: "too heavy",
 		LimitDiffers: "limit differs", Done: "done", InUse: "in use", Pinned: "pinned", TooMany: "too many",
 	}
-	leaveWords  = []string{GiveBack: "give back", Pass: "pass", Keep: "keep"}
-	recallWords = []string{"nothing", RecallKept: "recall what is kept", RecallAll: "recall all"}
 )
 
 // String names the operation, such as "set limit"; Kind(42) for a value that is none of
@@ -22,11 +20,3 @@ func (k Kind) String() string { return enum.Name("Kind", k, kindWords...) }
 // String names the outcome, such as "limit differs"; Status(42) for a value that is none
 // of the constants.
 func (s Status) String() string { return enum.Name("Status", s, statusWords...) }
-
-// String names what the client may do, such as "give back"; Leave(42) for a value that is
-// none of the constants.
-func (l Leave) String() string { return enum.Name("Leave", l, leaveWords...) }
-
-// String names the recall, such as "recall all", or "nothing" for 0; Recall(42) for a
-// value that is none of the constants.
-func (r Recall) String() string { return enum.Name("Recall", r, recallWords...) }

@@ -211,9 +211,9 @@ func TestMessagesOfReleases(t *testing.T) {
 	versions.Reads(t, "v1.step.json", s)
 	reply := versions.Fixture(t, "v1.reply", func() []byte {
 		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{
-			Limit: 3, Caps: engine.Caps{20, 4, 1}, Room: true, Unreachable: true, Recalled: true, Leave: protocol.Pass, Recheck: time.Second,
+			Limit: 3, Caps: engine.Caps{20, 4, 1}, Room: true, Unreachable: true, Recalled: true, Keep: true, Recheck: time.Second,
 			Answers:      []protocol.Answer{{Status: protocol.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: protocol.Queued, Ahead: 2, Ticket: 9}, {Status: protocol.TooHeavy, Bound: 3}, {Status: protocol.TooHeavy, Bound: 4, Depth: 2}},
-			Notification: protocol.Notification{Ask: true, Renew: true, Recheck: 4, Recall: protocol.RecallAll, Grants: []protocol.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
+			Notification: protocol.Notification{Ask: true, Renew: true, Recheck: 4, Recall: true, Grants: []protocol.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
 		}}, "me")
 	})
 	r, err := readReply(reply, "me")

@@ -31,7 +31,6 @@ type checker struct {
 	idle    map[*node]int64            // since when weight was free beside a waiter of that node
 	lately  int64                      // when the server last granted
 	used    int64                      // the last token a caller was given, if the limit never was above 1
-	passes  map[engine.ID]int          // how often a permit was passed on beside somebody who came earlier
 	gone    map[engine.ID]int64        // since when a waiter has had no ticket
 	ghosts  map[engine.ID]bool         // what a late copy of a call asked for, after the server forgot that it is late
 	reports map[string]protocol.Totals // that were known after the last step
@@ -202,13 +201,12 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	}
 	k.token, k.given[id], k.grants[token], k.lately = token, token, id, w.now
 
-	delete(k.passes, id)
 	c := w.recipient(id)
 	if c == nil {
 		return // given up meanwhile
 	}
 	c.n.coming[id] = true
-	if c.n.plan.unfair || c.n.faulty > c.came || c.n.plan.passes > 0 {
+	if c.n.plan.unfair || c.n.faulty > c.came {
 		return
 	}
 	if other := k.passedOver(c); other != nil {
@@ -221,7 +219,7 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 func (k *checker) passedOver(c *caller) *caller {
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
-			if n.plan.passes == 0 && k.earlier(other, c) {
+			if k.earlier(other, c) {
 				return other
 			}
 		}
@@ -242,16 +240,12 @@ func (k *checker) earlier(other, c *caller) bool {
 // many as all permits may be passed on in a row. Each caller with a head start that came since adds as many.
 // Its ticket may go to another caller and be granted before the engine knows that.
 func (k *checker) overtaken(c *caller) {
-	most := 1
-	for _, n := range k.w.nodes {
-		most = max(most, 1+n.plan.passes)
-	}
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
 			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) || k.uninformed(c.n, other) {
 				continue
 			}
-			if other.behind++; other.behind > (3*k.allowed+k.w.starts-other.starts)*most {
+			if other.behind++; other.behind > 3*k.allowed+k.w.starts-other.starts {
 				k.w.fail("order: %d were served before %v that came later", other.behind, other.Came())
 			}
 		}
@@ -312,11 +306,7 @@ func (k *checker) passed(c *caller) {
 		if k.uninformed(n, other) {
 			return
 		}
-		if k.passes[id]++; k.passes[id] > n.plan.passes {
-			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.since()-other.since()), id)
-		}
-	} else {
-		delete(k.passes, id)
+		w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.since()-other.since()), id)
 	}
 }
 
@@ -880,8 +870,8 @@ func answers(reply protocol.Reply) string {
 	for _, a := range reply.Answers {
 		fmt.Fprintf(&b, " %v", a.Status)
 	}
-	if reply.Leave > 0 {
-		fmt.Fprintf(&b, " leave %v", reply.Leave)
+	if reply.Keep {
+		b.WriteString(" may keep")
 	}
 	if !reply.Notification.Empty() {
 		fmt.Fprintf(&b, " %+v", reply.Notification)

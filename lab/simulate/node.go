@@ -85,7 +85,7 @@ func (n *node) start() {
 	cfg := client.Config{
 		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Caps: n.w.caps, Pools: n.w.pools, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
 		Slots: n.plan.slots, Strict: n.plan.strict, Newest: n.plan.newest, Unfair: n.plan.unfair, Detached: n.plan.detached,
-		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
+		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep),
 		Patient: n.number%2 == 1 && !n.plan.serves, // it draws nothing, so seeds stay what they were
 	}
 	if n.refuses() && n.plan.patience == 0 {

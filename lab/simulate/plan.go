@@ -69,7 +69,6 @@ type clientPlan struct {
 	lasting                                 bool  // its tickets live as long as it does
 	look                                    int   // rate of holders that look whether they still hold
 	keep                                    int64 // how long released permits are kept
-	passes                                  int
 	serves                                  bool  // a server of the JSON API: its callers are users
 	headStart                               int64 // of some callers, at most; 0: none has any
 }
@@ -109,9 +108,6 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		if rng.IntN(2) == 0 {
 			c.keep = pick(1, 500, 5000, c.lease/20)
-		}
-		if rng.IntN(10) == 0 {
-			c.passes = 1 + rng.IntN(5)
 		}
 		if rng.IntN(4) == 0 {
 			c.callers *= 5

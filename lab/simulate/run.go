@@ -42,7 +42,7 @@ func Alternate(seed uint64, long time.Duration) Result {
 
 func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 	w := &world{plan: p, rng: rng, tracing: trace, now: 1}
-	w.check = checker{w: w, allowed: p.limit, bySlot: map[int]int64{}, given: map[engine.ID]int64{}, when: map[engine.ID]int64{}, grants: map[int64]engine.ID{}, idle: map[*node]int64{}, passes: map[engine.ID]int{}, gone: map[engine.ID]int64{}, ghosts: map[engine.ID]bool{}}
+	w.check = checker{w: w, allowed: p.limit, bySlot: map[int]int64{}, given: map[engine.ID]int64{}, when: map[engine.ID]int64{}, grants: map[int64]engine.ID{}, idle: map[*node]int64{}, gone: map[engine.ID]int64{}, ghosts: map[engine.ID]bool{}}
 	w.server = newServer(w)
 	for i, c := range p.clients {
 		w.nodes = append(w.nodes, w.newNode(i, c))

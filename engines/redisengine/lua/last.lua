@@ -102,9 +102,9 @@ repeat
   R.write_holders(s)
 until not R.watch(s)
 local marked = 0
-if s.keepers > now or keep_for > 0 then
+if s.keeps > now or keep_for > 0 then
   local recalled = R.recall(s, s.refused or s.asker)
-  marked = R.leave(s, keep_for) + (s.refused and recalled and 8 or 0)
+  marked = R.may_keep(s, keep_for) + (s.refused and recalled and 8 or 0)
 end
 if (s.again or s.asker and keep_for > 0) and not R.hears(s, caller) then marked = marked + 4 end
 local recheck = 0
@@ -172,7 +172,7 @@ for who, news in pairs(s.news) do
   if news.ask then lines[#lines + 1] = 'a\n' end
   if news.renew then lines[#lines + 1] = 'n\n' end
   if news.recheck then lines[#lines + 1] = string.format('r %.0f\n', news.recheck) end
-  if news.recall then lines[#lines + 1] = 'c ' .. news.recall .. '\n' end
+  if news.recall then lines[#lines + 1] = 'c\n' end
   local message = table.concat(lines)
   if who == caller then
     own = message

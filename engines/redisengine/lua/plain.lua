@@ -13,13 +13,13 @@ local pinned = flags % 2 == 1
 -- Nobody waits, so the caller may keep released permits, if it wants to and a
 -- recall would reach it. may is its right; write_keeper stores the right.
 local may, write_keeper, new_keepers, new_keeps = 0, nil, keepers, keeps
-if plain and (keep_for > 0 or keepers > now) then
+if plain and (keep_for > 0 or keeps > now) then
   local kept = now + keep_for
   if keep_for > 0 then
     local inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:'
     local count = redis.call('PUBSUB', string.byte(caller) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox .. caller)
     if tonumber(count[2]) > 0 then
-      may, new_keeps = KEEP_ON, math.max(keeps, kept)
+      may, new_keeps = 1, math.max(keeps, kept)
       if keepers < kept then new_keepers = kept + keep_for + IDLE end
     end
   end
@@ -28,7 +28,7 @@ if plain and (keep_for > 0 or keepers > now) then
     if may == 0 then
       redis.pcall('HDEL', KEYS[6], caller)
     else
-      local new = redis.pcall('HSET', KEYS[6], caller, struct.pack(KEPT, may, kept))
+      local new = redis.pcall('HSET', KEYS[6], caller, struct.pack(KEPT, 0, kept))
       if new == 1 or new_keepers ~= keepers then
         redis.call('PEXPIRE', KEYS[6], math.ceil((new_keepers - now) / 1000))
       elseif new ~= 0 then

@@ -290,28 +290,28 @@ next_look = function(s)
   return first
 end,
 
--- leave decides what the caller of the step may do with released permits until
--- keep from now, and stores the decision. A client that cannot be notified must
+-- may_keep returns 1 if the caller of the step may keep released permits until keep
+-- from now, and stores that; 0 otherwise. A client that cannot be notified must
 -- give them back, because a recall would not reach it.
-leave = function(s, keep)
-  if keep <= 0 or R.stopped(s) or not R.hears(s, s.caller) then
+may_keep = function(s, keep)
+  if keep <= 0 or R.stopped(s) or not R.hears(s, s.caller) or R.others_wait(s) then
     if s.keepers > s.now then
       R.begin(s)
       redis.pcall('HDEL', KEYS[6], s.caller)
     end
     return 0
   end
-  local what, ends = R.others_wait(s) and PASS_ON or KEEP_ON, s.now + keep
+  local ends = s.now + keep
   R.begin(s)
   local room = not s.only and R.room(s) and s.queued > 0
-  local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what + (room and 4 or 0), ends))
+  local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, room and 1 or 0, ends))
   if new ~= 0 and new ~= 1 then return 0 end -- the key is foreign
-  if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
+  s.keeps = math.max(s.keeps, ends)
   if new == 1 or s.keepers < ends then
     s.keepers = math.max(s.keepers, ends + keep + IDLE)
     redis.call('PEXPIRE', KEYS[6], math.ceil((s.keepers - s.now) / 1000))
   end
-  return what
+  return 1
 end,
 
 -- stopped reports whether released weight may go to no client now.
@@ -337,32 +337,29 @@ others_wait = function(s)
   return false
 end,
 
--- recall revokes the rights that leave gave to other clients. If the caller of the step waits, it notifies the
--- clients that may keep permits. If nothing may be granted, or the step has changed the limit, it notifies all.
+-- recall takes back what may_keep allowed other clients: if the caller of the step waits, if nothing may be granted, or
+-- if the step has changed the limit. If a key waits for weight, it notifies those that were told that no key does.
 -- Notifications get lost, so each step repeats them until the client makes a step of its own. One step notifies
 -- at most MAX_TOLD clients; the next step goes on. recall reports whether another client keeps permits while the
 -- caller waits.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
   local in_turn = not s.only and not R.room(s)
-  if s.keepers <= s.now or not stopped and not s.limited and not in_turn and (not waits or s.keeps <= s.now) then return false end
-  local all = stopped or s.limited
+  if s.keeps <= s.now or not stopped and not s.limited and not in_turn and not waits then return false end
   local list = redis.pcall('HGETALL', KEYS[6])
   if list.err then return false end
   for i = 1, #list, 2 do
     local who = list[i]
-    local what, ends = struct.unpack(KEPT, list[i + 1])
-    local over = stopped or in_turn and what >= 4
-    what = what % 4
+    local room, ends = struct.unpack(KEPT, list[i + 1])
+    local over = stopped or in_turn and room == 1
     if ends <= s.now then
       gone[#gone + 1] = who
     elseif who ~= s.caller then
-      if what == KEEP_ON then keeps = math.max(keeps, ends) end
-      local kept = waits and what == KEEP_ON
-      if (all or over or kept) and told < MAX_TOLD then
-        R.tell(s, who).recall, told = (all or over) and 2 or 1, told + 1
+      keeps = math.max(keeps, ends)
+      if (over or waits or s.limited) and told < MAX_TOLD then
+        R.tell(s, who).recall, told = true, told + 1
       end
-      recalled = recalled or not over and kept
+      recalled = recalled or waits and not over
     end
   end
   s.keeps = keeps

@@ -8,7 +8,7 @@
 --       3 waiters  zset  permit id -> place in the queue
 --       4 slots    zset  permit id -> slot, of permits with a slot
 --       5 fences   hash  client    -> FENCE
---       6 keepers  hash  client    -> KEPT: what the client may do with released permits
+--       6 keepers  hash  client    -> KEPT: the client may keep released permits
 --       7 client   string  the caller's description, in calls that send it. In other calls with
 --                          further keys, the state takes its place
 --       8 turn     zset    of a semaphore with keys, all with score 0. Lanes in turn: the path above, a zero, level, tag
@@ -46,7 +46,7 @@
 --       a                                ask again for every ticket
 --       n                                renew every permit: one is revoked
 --       r time                           ask again for one ticket after that long
---       c kind                           1: you may no longer keep permits; 2: nor pass them on
+--       c                                you may no longer keep released permits
 --
 -- script.go replaces the constants that are numbers or strings by their values.
 local MARK = 'sem3'
@@ -69,8 +69,8 @@ local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
 local KEEPER = 'This member keeps the key, and is long so that the key is no list to be searched.'
 -- More on STATE: token is the last one given out. The keys live at least until keep.
 -- The first lease ends at first or later, the last FENCE at fenced. The ticket
--- watcher asks at alarm, when a lease ends. The last KEPT ends at keepers or earlier,
--- the last one that allows keeping at keeps or earlier.
+-- watcher asks at alarm, when a lease ends. The last KEPT ends at keeps or earlier; the key
+-- keepers lives until keepers.
 local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, number of callers behind it in its process, 1: it insists (granted in turn even if its client cannot be notified)
@@ -80,7 +80,7 @@ local KEYED = '<ddddddddd'       -- the caps of keys without a rule, by depth; v
 local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known; with pools a zero, the number of tickets in other lanes, a blank, and by pool the weight held of permits that have some
 local KEY_SIZE, KEYED_SIZE = 82, 72
 local TURN = '>I8I8I8'           -- level, tag, seq
-local KEPT = '<Bd'               -- 1: may pass permits on, 2: may also keep them; + 4: keys wait, and all are at their caps; until when
+local KEPT = '<Bd'               -- 1: keys wait, and all are at their caps; until when
 local FENCE = '<dd'              -- smallest number of a call that is carried out, end
 local TOTALS = '<ddd'            -- good and bad, each in weight * time held; number of grants that had waited
 local REPORT = '<dddd'           -- TOTALS, end
@@ -92,7 +92,7 @@ local KEY_NAME = '<Bc0'
 local CAPS = '<I4I4I4'
 local NAMED = '<I4c0'            -- of asks for named permits: the description of the caller; and of pools
 local TOKEN = '<d'               -- if flagged: the last token that the client knows of
-local HEAD = '<ddB'              -- limit, recheck; the caller's right as in KEPT (0 … 2) + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0; + 64 the size of the text and the pools follow
+local HEAD = '<ddB'              -- limit, recheck; 1 the caller may keep permits + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0; + 64 the size of the text and the pools follow
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
@@ -105,7 +105,6 @@ local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 mor
 local ASK_POOLED, SET_POOLS = 101, 106 -- as the two above; NAMED with the pools follows the caps
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED, TOO_MANY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
-local PASS_ON, KEEP_ON = 1, 2 -- the rights of KEPT
 
 -- MAX_TURNS is the largest number of tickets that one step grants or drops: a step
 -- must not block the server for long. The next step goes on. A ticket costs about

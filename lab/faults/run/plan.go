@@ -52,9 +52,6 @@ func makePlan(seed uint64, bug *planted) *plan {
 		if some(30) {
 			s.Keep = between(random, 5*time.Millisecond, 50*time.Millisecond).Round(time.Millisecond)
 		}
-		if some(20) {
-			s.Passes = 1 + random.IntN(16)
-		}
 		if bug != nil && bug.original != nil {
 			s.Weights, s.Slots, s.Resized = false, false, false
 		} else if i > 1 && (some(60) || bug != nil && bug.keys) { // keys share it

@@ -137,7 +137,7 @@ func goroutines(most int) (n int, where string) {
 
 // options are those of a semaphore as its description says.
 func semaphoreOptions(s history.Semaphore) *sema.Options {
-	o := &sema.Options{Lease: s.Lease, Keep: s.Keep, Passes: s.Passes, Unfair: s.Unfair, Slots: s.Slots}
+	o := &sema.Options{Lease: s.Lease, Keep: s.Keep, Unfair: s.Unfair, Slots: s.Slots}
 	copy(o.Caps[:], s.Caps)
 	o.Pools, _ = engine.NewPools(s.Pools, 1) // the plan keeps the rules
 	return o
