@@ -1,13 +1,11 @@
--- The fast path. It carries out asks that can be granted, renewals and releases, if
--- nobody waits, no lease has ended and no slot is used. On a semaphore with keys it
--- takes calls of one request only. It leaves any other call to rules.lua, with nothing
--- changed.
+-- The fast path. It carries out a call of one request: an ask that can be granted, a
+-- renewal or a release, if nobody waits, no lease has ended and no slot is used. It leaves
+-- any other call to rules.lua, with nothing changed.
 local keyed = flags >= 8
-local plain = raw and queued == 0 and first > now and flags % 8 < 4 and flags < 16 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or ids == 1 and KEYS[9])
+local plain = raw and ids == 1 and queued == 0 and first > now and flags % 8 < 4 and flags < 16 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or KEYS[9])
 
 -- An ask is plain if its only flags are wait and unfair; or also newest, if the limit
--- is pinned or equal to the ask's. The condition is written twice below, because making
--- a function costs.
+-- is pinned or equal to the ask's.
 local pinned = flags % 2 == 1
 
 -- Nobody waits, so the caller may keep released permits, if it wants to and a
@@ -38,9 +36,8 @@ if plain and (keep_for > 0 or keeps > now) then
   end
 end
 
--- A call of one request. Its write command tells whether the id is new or held,
--- so that no read is needed.
-if plain and ids == 1 then
+-- The write command tells whether the id is new or held, so that no read is needed.
+if plain then
   local kind, run_flags, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
   local score -- the end of the lease; see INTEGER in words.lua: its check would cost more than the conversion
@@ -146,89 +143,5 @@ if plain and ids == 1 then
       return struct.pack(HEAD, limit, 0, marked) .. more .. struct.pack(RECORD, status, 1, a, b, c)
     end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
-  end
-end
-
--- A call of several requests. All are decided first, and written at the end.
-if plain and ids > 1 and ids <= 2000 then
-  local call_end, at = #call, start
-  local integer = #string.format('%d', now) == 16 and '%d' or '%.0f'
-  local seen = {} -- a call with the same id twice is not plain
-  local adds, fields, gone, out = {}, {}, {}, {}
-  local n_adds, n_fields, n_gone, k = 0, 0, 0, 0
-  local new_used, new_token, new_first = used, token, first
-  repeat
-    local kind, run_flags, n, want, weight, lease, ticket
-    kind, run_flags, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
-    local ends = string.format(integer, now + lease)
-    for _ = 1, (kind == RENEW or kind == RELEASE) and run_flags % 32 >= 16 and n or 0 do
-      local told
-      told, at = struct.unpack(TOKEN, call, at)
-      new_token = math.max(new_token, told)
-    end
-    if kind == ASK then
-      plain, at = new_used + n * weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
-      local next_token = math.max(new_token + 1, now)
-      new_used, new_token, new_first = new_used + n * weight, next_token + n - 1, math.min(new_first, now + lease)
-      out[#out + 1] = struct.pack(RECORD, GRANTED, n, next_token, -1, lease)
-      for j = 1, plain and n or 0 do
-        k = k + 1
-        local id = ARGV[k + 2]
-        if got[k + 1] or seen[id] then plain = false break end
-        seen[id] = true
-        adds[n_adds + 1], adds[n_adds + 2], n_adds = ends, id, n_adds + 2
-        fields[n_fields + 1], fields[n_fields + 2], n_fields = id, struct.pack(PERMIT, 'h', next_token + j - 1, now, -1), n_fields + 2
-      end
-    elseif kind == RENEW then
-      plain = keep >= now + lease + IDLE and run_flags < 32
-      new_first = math.min(new_first, now + lease)
-      local from, of_run, with_slot = 0, 0, 0 -- permits that were granted together have consecutive tokens, and share a RECORD
-      for _ = 1, plain and n or 0 do
-        k = k + 1
-        local id, value = ARGV[k + 2], got[k + 1]
-        if not value or string.byte(value) ~= HELD or seen[id] then plain = false break end
-        seen[id] = true
-        adds[n_adds + 1], adds[n_adds + 2], n_adds = ends, id, n_adds + 2
-        local _, its_token, _, slot = struct.unpack(PERMIT, value)
-        if its_token == from + of_run and slot == -1 and with_slot == -1 then
-          of_run = of_run + 1
-        else
-          if of_run > 0 then out[#out + 1] = struct.pack(RECORD, GRANTED, of_run, from, with_slot, lease) end
-          from, of_run, with_slot = its_token, 1, slot
-        end
-      end
-      out[#out + 1] = struct.pack(RECORD, GRANTED, of_run, from, with_slot, lease)
-    elseif kind == RELEASE and run_flags % 16 < 8 and run_flags < 32 then
-      new_used = new_used - n * weight
-      out[#out + 1] = struct.pack(RECORD, DONE, n, 0, 0, 0)
-      for _ = 1, n do
-        k = k + 1
-        local id = ARGV[k + 2]
-        if not got[k + 1] or seen[id] then plain = false break end
-        seen[id] = true
-        n_gone = n_gone + 1
-        gone[n_gone] = id
-      end
-    else
-      plain = false
-    end
-  until not plain or at > call_end
-
-  if plain then
-    -- With its memory full, the server refuses each command that may need more
-    -- memory, but no command after a script's first write. So a call that must
-    -- succeed begins with a removal.
-    if n_gone > 0 then
-      redis.call('ZREM', KEYS[2], unpack(gone))
-    elseif marks >= 2 then
-      redis.call('ZREM', KEYS[2], ' ')
-    end
-    if n_adds > 0 then redis.call('ZADD', KEYS[2], unpack(adds)) end
-    if n_gone > 0 then redis.call('HDEL', KEYS[1], unpack(gone)) end
-    if new_used ~= used or new_token ~= token or new_first ~= first or new_keeps ~= keeps or new_keepers ~= keepers then
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, new_used, new_token, keep, new_first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''), unpack(fields))
-    end
-    if write_keeper then write_keeper() end
-    return struct.pack(HEAD, limit, 0, may + 16) .. table.concat(out)
   end
 end
