@@ -34,7 +34,7 @@ func TestTornTailIsCut(t *testing.T) {
 		}
 		whole, err = os.ReadFile(logOf(dir))
 		expect.OK(t, err)
-		if _, err := readImage(whole, newestForm); err != nil {
+		if _, err := readImage(whole); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestANewProcessGetsADamagedLogRestored(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	expect.OK(t, os.WriteFile(logOf(dir), []byte(formLine(newestForm)+"hello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 1 0.1.0\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != protocol.Refused {
 		t.Errorf("beside a holder: status %v", got)
@@ -343,7 +343,7 @@ func FuzzLog(f *testing.F) {
 	expect.OK(f, err)
 	f.Add(data, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
-		if m, err := readImage(b, newestForm); err == nil {
+		if m, err := readImage(b); err == nil {
 			m.ledger.State(m.last)
 		}
 		// Random bytes hardly ever have a valid checksum, so test the decoders directly too.

@@ -3,7 +3,6 @@
 //
 //	NAME~HASH.log   the steps of one semaphore, record by record
 //	PROCESS.life    a named pipe that a process has open while it lives
-//	formN           touched by programs that can read logs up to form N
 //	swept           touched when a process removed the files of dead processes
 //
 // # Steps

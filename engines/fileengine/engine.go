@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/ledger"
 	"sema/internal/protocol"
 )
 
@@ -36,7 +37,6 @@ type Engine struct {
 	own     bool // dir is DefaultDir
 	options Options
 	mode    os.FileMode // of files
-	newest  int         // the latest form of a log that this engine can read
 	process string      // this engine's name, the first part of its clients' ids
 	boot    string
 	uptime  func() time.Duration
@@ -74,7 +74,7 @@ func New(dir string, options *Options) (*Engine, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	e := &Engine{
-		dir: dir, own: own, options: *options, mode: 0o600, newest: newestForm,
+		dir: dir, own: own, options: *options, mode: 0o600,
 		process: "f" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])),
 		boot:    boot(), uptime: uptime, wall: time.Now,
 		sessions: map[string]*session{}, logs: map[string]*log{},
@@ -233,7 +233,7 @@ func (e *Engine) readUnlocked(file string) (m image, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	m, err = readImage(data, e.newest)
+	m, err = readImage(data)
 	if err == nil && m.Boot != e.boot {
 		m = newImage(header{identity: m.identity, Base: m.Base, State: m.ledger.Save().Forgotten()})
 	}
@@ -262,9 +262,8 @@ func fail(op, name string, err error) error {
 		return err
 	}
 	e := &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
-	unknown := (*formError)(nil)
 	switch {
-	case errors.As(err, &unknown):
+	case errors.Is(err, ledger.ErrForm):
 		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
 	case errors.Is(err, engine.ErrClosed):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -1,9 +1,11 @@
 package fileengine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"sema/engine"
 	"sema/internal/ledger"
 	"sema/internal/protocol"
 )
@@ -11,7 +13,6 @@ import (
 // image is the state of a log after the records that this process has read.
 type image struct {
 	header
-	form      int // see newestForm; 0: the log is not written yet
 	ledger    *ledger.Ledger
 	last      int64  // time of the last record
 	headerEnd int64  // bytes of the line and the header
@@ -28,23 +29,19 @@ func newImage(h header) image {
 	return m
 }
 
-// encodeLog encodes a new log in the given form. Its header has the whole state.
-func (m *image) encodeLog(form int) []byte {
-	m.State, m.form = m.ledger.Save(), form
-	b, sum := frame([]byte(formLine(form)), 0, m.encode())
+// encodeLog encodes a new log. Its header has the whole state.
+func (m *image) encodeLog() []byte {
+	m.State = m.ledger.Save()
+	b, sum := frame(fmt.Appendf(nil, "%s%d %s\n", formWords, form, engine.Version), 0, m.encode())
 	m.headerEnd, m.end, m.sum = int64(len(b)), int64(len(b)), sum
 	return b
 }
 
-// readImage reads a log from its beginning to its last valid record. It can read the forms
-// up to newest.
-func readImage(b []byte, newest int) (m image, err error) {
-	form, release, rest := readForm(b)
-	switch {
-	case form == 0:
-		return image{}, errDamaged
-	case form < oldestForm || form > newest:
-		return image{}, &formError{form, release}
+// readImage reads a log from its beginning to its last valid record.
+func readImage(b []byte) (m image, err error) {
+	rest, err := readLine(b)
+	if err != nil {
+		return image{}, err
 	}
 	payload, rest, sum, ok := unframe(rest, 0)
 	if !ok {
@@ -55,7 +52,7 @@ func readImage(b []byte, newest int) (m image, err error) {
 		return image{}, errDamaged
 	}
 	m = newImage(h)
-	m.form, m.sum = form, sum
+	m.sum = sum
 	m.headerEnd = int64(len(b) - len(rest))
 	m.end = m.headerEnd
 	m.replay(rest)

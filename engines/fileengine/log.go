@@ -79,9 +79,6 @@ func (l *log) lockForStep(ctx context.Context, create, passive bool) error {
 		if errors.Is(err, errGaveUp) {
 			return ctx.Err() // lock's goroutine releases the file's lock and then stepLock
 		}
-		if unknown := (*formError)(nil); errors.As(err, &unknown) && !passive {
-			l.engine.wakeAll() // newer programs see the form of this one, and write the log in it
-		}
 		if !errors.Is(err, errDamaged) || passive || ctx.Err() != nil {
 			<-l.stepLock
 			return err
@@ -279,7 +276,7 @@ func (l *log) read(size int64) error {
 	if _, err := l.file.ReadAt(all, 0); err != nil {
 		return err
 	}
-	m, err := readImage(all, l.engine.newest)
+	m, err := readImage(all)
 	if err == nil && m.Name != l.name {
 		err = errDamaged
 	}
@@ -353,7 +350,7 @@ func (l *log) rewrite() error {
 		return l.overwrite()
 	}
 	next := l.image
-	b := next.encodeLog(l.engine.form())
+	b := next.encodeLog()
 	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
 	f, err := l.engine.create(temp, os.O_TRUNC)
 	if err != nil {
@@ -380,7 +377,7 @@ func (l *log) rewrite() error {
 // damaged.
 func (l *log) overwrite() error {
 	next := l.image
-	b := next.encodeLog(l.engine.form())
+	b := next.encodeLog()
 	err := l.file.Truncate(0)
 	if err == nil {
 		_, err = l.file.WriteAt(b, 0)

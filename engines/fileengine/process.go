@@ -65,7 +65,6 @@ func (e *Engine) ensureInbox(now bool) error {
 		e.inbox.close()
 	}
 	e.inbox, e.touched = in, e.checked
-	e.announceForm()
 	if e.timer == nil {
 		e.timer = time.AfterFunc(tickEvery, e.tick)
 	}
@@ -115,7 +114,6 @@ func (e *Engine) tick() {
 	}
 	e.mu.Unlock()
 	if touch {
-		e.announceForm()
 		now := time.Now()
 		for _, path := range append(e.lookAll(false), e.dir, e.pipePath(e.process)) {
 			_ = os.Chtimes(path, now, now)

@@ -93,7 +93,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		c.granted()
 		c.Kill()
 	}
-	old := time.Now().Add(-2 * knownFor)
+	old := time.Now().Add(-2 * sweepEvery)
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "fdead-0123"+tempSuffix), nil, 0o600))
 	age := func() {
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -104,7 +104,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	age()
 	e := openEngine(t, dir)
-	u := openUser(t, e, "format", 1) // its log is not taken for a form file
+	u := openUser(t, e, "other", 1)
 	expect.OK(t, u.release(u.take(t)))
 	if st := openUser(t, e, "x", 1).state(t); len(st.Holders) != 0 {
 		t.Errorf("state %+v", st)
@@ -123,7 +123,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	expect.OK(t, err)
 	for _, f := range files {
-		if path := e.path(f.Name()); f.Name() != sweptFile && path != e.formFile(newestForm) {
+		if f.Name() != sweptFile {
 			t.Errorf("left: %s", f.Name())
 		}
 	}
@@ -160,15 +160,14 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	}
 	root := as(0, 0)
 	root.granted()
-	sign := (&Engine{dir: dir}).formFile(newestForm)
-	expect.OK(t, os.Chown(sign, 20002, group)) // of a user who was last here long ago
-	long := time.Now().Add(-2 * knownFor)
-	expect.OK(t, os.Chtimes(sign, long, long))
+	swept := filepath.Join(dir, sweptFile)
+	expect.OK(t, os.WriteFile(swept, nil, 0o660))
+	expect.OK(t, os.Chmod(swept, 0o660))
+	expect.OK(t, os.Chown(swept, 20002, group)) // of a user who was last here long ago
+	long := time.Now().Add(-2 * sweepEvery)
+	expect.OK(t, os.Chtimes(swept, long, long))
 	alice := as(20001, group)
 	alice.Says("queued")
-	if info, err := os.Stat(sign); err != nil || time.Since(info.ModTime()) > knownFor {
-		t.Errorf("the form that alice can read was announced last at %v, %v", info.ModTime(), err)
-	}
 	bob := as(20002, group)
 	bob.Says("queued")
 	if err := as(20003, 20003).Wait(expect.Within(t)); err == nil || !strings.Contains(complaint.String(), "permission denied") {
@@ -178,6 +177,10 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	alice.granted()
 	alice.Tell("go on")
 	bob.granted()
+	alice.Ends()
+	if info, err := os.Stat(swept); err != nil || time.Since(info.ModTime()) > sweepEvery {
+		t.Errorf("alice touched the file of bob at %v, %v", info.ModTime(), err)
+	}
 	again := as(0, 0)
 	again.Says("queued")
 	bob.kill(t)

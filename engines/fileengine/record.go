@@ -1,9 +1,14 @@
 package fileengine
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	"strconv"
+	"strings"
 
 	"sema/engine"
 	"sema/internal/ledger"
@@ -11,13 +16,17 @@ import (
 	"sema/internal/protocol"
 )
 
-// A log has a line with its form, a frame with the header, and a frame for each record. A
+// A log has a line, a frame with the header, and a frame for each record. The line has the
+// log's form, and the release that wrote the log. A
 // frame is the payload's length and checksum, 4 bytes each, and the payload. Each checksum
 // includes the one before, so a record is valid only after the records that it was
 // written after.
 //
 // Package pack encodes the payloads.
 const (
+	form       = 1 // the number of the log's layout and of the meaning of its records
+	formWords  = "sema log "
+	maxLine    = 64 // bytes
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
@@ -51,6 +60,21 @@ type record struct {
 	Client string   // "": there is no call; only the time advances
 	Who    engine.Client
 	Call   protocol.Call
+}
+
+// readLine reads the first line of a log. The error is errDamaged or a ledger.ErrForm.
+func readLine(b []byte) (rest []byte, err error) {
+	line, _, ok := bytes.Cut(b[:min(len(b), maxLine)], []byte("\n"))
+	words, known := strings.CutPrefix(string(line), formWords)
+	number, release, _ := strings.Cut(words, " ")
+	n, err := strconv.Atoi(number)
+	switch {
+	case !ok || !known || err != nil || n <= 0 || engine.ValidateText("release", release, maxLine) != nil:
+		return nil, errDamaged
+	case n != form:
+		return nil, fmt.Errorf("the log was %w: form %d, by sema %s; this is sema %s, which knows form %d", ledger.ErrForm, n, cmp.Or(release, "?"), engine.Version, form)
+	}
+	return b[len(line)+1:], nil
 }
 
 // frame appends a frame to b. It returns b and the checksum for the next frame.
@@ -98,20 +122,16 @@ func (rec *record) encode() []byte {
 		w.Duration(q.Lease)
 		w.Duration(q.Ticket)
 		w.Duration(q.Waited)
-		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil, deep(q.Caps), q.Pools != "")
+		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil)
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
 		w.Text(q.Key)
-		w.Int(int64(q.Caps[0]))
+		for _, c := range q.Caps {
+			w.Int(int64(c))
+		}
 		w.Int(int64(q.Cap))
 		w.Int(int64(q.Share))
-		if deep(q.Caps) {
-			w.Int(int64(q.Caps[1]))
-			w.Int(int64(q.Caps[2]))
-		}
-		if q.Pools != "" {
-			w.Text(string(q.Pools))
-		}
+		w.Text(string(q.Pools))
 		if q.Who != nil {
 			w.Who(*q.Who)
 		}
@@ -129,10 +149,6 @@ func (rec *record) encode() []byte {
 	return w.B
 }
 
-// deep reports whether there are caps for keys of more than one name. Without them a record has the bytes that
-// releases write which know keys of one name alone.
-func deep(c engine.Caps) bool { return c[1] != 0 || c[2] != 0 }
-
 func decodeRecord(payload []byte) (rec record, ok bool) {
 	r := &pack.Reader{B: string(payload)}
 	rec.At, rec.Reap, rec.Lost, rec.Client = r.Int(), r.Texts(), r.Texts(), r.Text()
@@ -143,16 +159,13 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		for range r.Count() {
 			q := protocol.Request{Kind: protocol.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
 			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
-			named, reports, auto, levels, pooled := false, false, false, false, false
-			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto, &levels, &pooled)
-			q.Behind, q.Token = int(r.Int()), r.Int()
-			q.Key, q.Caps[0], q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
-			if levels {
-				q.Caps[1], q.Caps[2] = int(r.Int()), int(r.Int())
+			named, reports, auto := false, false, false
+			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
+			q.Behind, q.Token, q.Key = int(r.Int()), r.Int(), r.Text()
+			for i := range q.Caps {
+				q.Caps[i] = int(r.Int())
 			}
-			if pooled {
-				q.Pools = engine.Pools(r.Text())
-			}
+			q.Cap, q.Share, q.Pools = int(r.Int()), int(r.Int()), engine.Pools(r.Text())
 			if named {
 				who := r.Who()
 				q.Who = &who
@@ -190,8 +203,8 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 
 // peek reads the identity from the beginning of a log.
 func peek(b []byte) (id identity, ok bool) {
-	_, _, rest := readForm(b)
-	if len(rest) < frameHead {
+	rest, err := readLine(b)
+	if err != nil || len(rest) < frameHead {
 		return id, false
 	}
 	r := &pack.Reader{B: string(rest[frameHead:])}

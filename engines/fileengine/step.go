@@ -43,9 +43,6 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	l.fresh, l.changed, l.reaped = false, false, nil
 	f(s)
 	err := s.write()
-	if err == nil && passive && l.file != nil && l.form != l.engine.form() {
-		_ = l.rewrite() // programs of an older release have ended, or begun
-	}
 	l.unlock()
 	if err == nil {
 		l.updateWatchers()

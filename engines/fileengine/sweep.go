@@ -3,7 +3,6 @@ package fileengine
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,8 +24,8 @@ func (e *Engine) sweepSometimes() {
 	}
 }
 
-// sweep removes at most sweepMost files: pipes and temporary files of dead processes, logs
-// of ended semaphores, and old form files.
+// sweep removes at most sweepMost files: pipes and temporary files of dead processes, and logs
+// of ended semaphores.
 func (e *Engine) sweep() {
 	dir, err := os.Open(e.dir)
 	if err != nil {
@@ -40,17 +39,15 @@ func (e *Engine) sweep() {
 		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
 			continue // the process of a new file may not have opened it yet
 		}
-		unused := false
+		gone := false
 		switch filepath.Ext(name) {
-		case "":
-			form, is := strings.CutPrefix(name, formPrefix)
-			_, err := strconv.Atoi(form)
-			unused = is && err == nil && time.Since(info.ModTime()) > knownFor
 		case lifeSuffix, tempSuffix:
 			process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
-			unused = !isAlive(e.pipePath(process))
+			gone = !isAlive(e.pipePath(process)) && os.Remove(e.path(name)) == nil
+		case logSuffix:
+			gone = e.removeOver(name)
 		}
-		if unused && os.Remove(e.path(name)) == nil || filepath.Ext(name) == logSuffix && e.removeOver(name) {
+		if gone {
 			removed++
 		}
 	}

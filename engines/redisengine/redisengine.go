@@ -102,7 +102,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	_, _ = rand.Read(random) // never fails
 	e := &Engine{
 		prefix:   prefix,
-		clients:  t.publishMark + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
+		clients:  t.publishMark + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		caller:   caller{topology: t, replicas: is.Replicas, readSize: defaultReadSize},
 		sessions: map[*session]struct{}{},
 	}

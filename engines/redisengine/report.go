@@ -23,10 +23,11 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 	return b
 }
 
+// mark is MARK of lua/words.lua.
+const mark = "sem1"
+
 // The sizes of stored reports, in bytes.
 const (
-	mark       = "sem" + layout
-	layout     = "3"
 	stateFlags = len(mark) + 10*8 // the offset of the flags in STATE
 	reportSize = 32
 	autoSize   = 20

@@ -22,8 +22,7 @@ type topology struct {
 	readTimeout   time.Duration        // the client's; 0: none, or not known
 
 	// publishMark is the first byte of each client's name. It tells the scripts how to
-	// publish to the client: p means PUBLISH, s means SPUBLISH. The second byte is the
-	// layout, so that a later release sees which clients cannot read its own.
+	// publish to the client: p means PUBLISH, s means SPUBLISH.
 	publishMark string
 }
 

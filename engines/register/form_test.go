@@ -60,7 +60,7 @@ func TestARowOfALaterRelease(t *testing.T) {
 		if !errors.As(err, &failure) || !failure.Temporary || !failure.NotExecuted || failure.Hint == "" {
 			t.Fatalf("a row of a later release: %#v", err)
 		}
-		for _, word := range []string{"form 3", "0.7.1", "form 2", engine.Version} {
+		for _, word := range []string{"form 3", "0.7.1", "form 1", engine.Version} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%q has no %q", err, word)
 			}

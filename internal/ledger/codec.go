@@ -12,13 +12,9 @@ import (
 	"sema/internal/protocol"
 )
 
-// form is how the bytes of a Snapshot are laid out. It changes with them. Later forms go on
-// with the release that wrote them, for the error of those who do not know them.
-// Without keys a snapshot has form 1. With keys it has form 2, in which keys have several names.
-const (
-	form      = 1
-	keyedForm = 2
-)
+// form is the first number of a Snapshot's bytes, and changes with their layout. In later forms
+// the release that wrote them comes next, for the error of a release that does not know the form.
+const form = 1
 
 var (
 	// ErrForm says that another version of sema wrote a snapshot.
@@ -35,12 +31,7 @@ var (
 // beyond that. Names recur: each is written once.
 func (s *Snapshot) Append(w *pack.Writer) {
 	n := names{seen: map[string]uint64{"": 1}}
-	if s.Keyed {
-		w.Uint(keyedForm)
-		w.Text(engine.Version)
-	} else {
-		w.Uint(form)
-	}
+	w.Uint(form)
 	w.Int(s.Token)
 	w.Int(int64(s.Limit))
 	w.Bits(s.Pinned, s.Paused, s.Unfinished)
@@ -118,12 +109,8 @@ func (s *Snapshot) Append(w *pack.Writer) {
 
 // ReadSnapshot reads what Append wrote. The error is ErrForm or ErrDamaged.
 func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
-	f := r.Uint()
-	switch {
-	case f == keyedForm:
-		r.Text() // the release
-	case f != form && !r.Bad:
-		return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(r.Text(), "?"), engine.Version, keyedForm)
+	if f := r.Uint(); f != form && !r.Bad {
+		return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(r.Text(), "?"), engine.Version, form)
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
@@ -170,27 +157,15 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 		s.Auto = ReportedAuto{engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}, s.Token + r.Int()}
 	}
 	if r.Bits(&s.Keyed); s.Keyed {
-		levels := s.Caps[:1]
-		if f == keyedForm {
-			levels = s.Caps[:]
+		for i := range s.Caps {
+			s.Caps[i] = int(r.Int())
 		}
-		for i := range levels {
-			levels[i] = int(r.Int())
-		}
-		if f == keyedForm {
-			s.Pools = engine.Pools(r.Text())
-		}
+		s.Pools = engine.Pools(r.Text())
 		s.Time, s.Seq, s.Epoch = r.Int(), r.Int(), int(r.Int())
 		for range r.Count() {
-			k := RecordedKey{Name: n.readText(r)}
-			if f == keyedForm {
-				k.Set = n.readText(r)
-			}
+			k := RecordedKey{Name: n.readText(r), Set: n.readText(r)}
 			r.Bits(&k.Ruled, &k.Full, &k.Above)
-			if f == keyedForm {
-				k.Time = r.Int()
-			}
-			k.Cap, k.Share, k.Base, k.Seq, k.Epoch = int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
+			k.Time, k.Cap, k.Share, k.Base, k.Seq, k.Epoch = r.Int(), int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
 			s.Keys = append(s.Keys, k)
 		}
 	}

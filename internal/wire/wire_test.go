@@ -7,12 +7,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"sema/engine"
-	"sema/internal/fixture/versions"
 	"sema/internal/protocol"
 	"sema/internal/wire"
 )
@@ -186,39 +184,4 @@ func FuzzReadReply(f *testing.F) {
 			}
 		}
 	})
-}
-
-// The messages of all releases stay readable.
-func TestMessagesOfReleases(t *testing.T) {
-	who := engine.Client{Host: "h", PID: 3, Label: "l", Version: "0.1.0", Caller: "c", Lease: time.Second}
-	step := versions.Fixture(t, "v1.step", func() []byte {
-		return wire.AppendStep(nil, &wire.Step{
-			Client: "http.local.a.1", Open: &wire.Open{Name: "x", Who: who, Was: []wire.Life{{As: "m1", Upto: 3}}}, Within: time.Second,
-			Call: protocol.Call{Number: 9, Fence: true, Keep: time.Minute, Requests: []protocol.Request{
-				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", Caps: engine.Caps{2}, Who: &who, Behind: 4},
-				{Kind: protocol.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 2, Weight: 1}, Limit: 3, Key: "acme\x01alice\x01gpt", Caps: engine.Caps{20, 4, 1}},
-				{Kind: protocol.SetKey, Key: "k", Cap: 2, Share: 300},
-				{Kind: protocol.Report, Totals: &protocol.Totals{Good: 1, Bad: 2, Waited: 3}},
-				{Kind: protocol.SetLimit, Limit: 8, Auto: &engine.Auto{Min: 1, Max: 9, Bad: 31}},
-				{Kind: protocol.SetLimit, Limit: 8, Caps: engine.Caps{0, -1, 5}, Pin: true},
-			}},
-		})
-	})
-	s, err := readStep(step)
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions.Reads(t, "v1.step.json", s)
-	reply := versions.Fixture(t, "v1.reply", func() []byte {
-		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: protocol.Reply{
-			Limit: 3, Caps: engine.Caps{20, 4, 1}, Room: true, Unreachable: true, Recalled: true, Keep: true, Recheck: time.Second,
-			Answers:      []protocol.Answer{{Status: protocol.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: protocol.Queued, Ahead: 2, Ticket: 9}, {Status: protocol.TooHeavy, Bound: 3}, {Status: protocol.TooHeavy, Bound: 4, Depth: 2}},
-			Notification: protocol.Notification{Ask: true, Renew: true, Recheck: 4, Recall: true, Grants: []protocol.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
-		}}, "me")
-	})
-	r, err := readReply(reply, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions.Reads(t, "v1.reply.json", r)
 }

@@ -18,19 +18,11 @@ else
   if raw and type(raw) ~= 'string' then return raw end
 end
 local _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = nil, 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''
-local keyed_mark = raw and string.sub(raw, 1, 4) == KEYED_MARK
-if keyed_mark then raw = MARK .. string.sub(raw, 5) end
 if raw then
   if string.sub(raw, 1, 4) ~= MARK then
-    if string.find(raw, '^sem%d') and string.sub(raw, -4) ~= MARK then redis.pcall('HSET', KEYS[1], '', raw .. MARK) end
     return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw, redis.call('HGET', KEYS[1], 'release') or '?'))
   end
   _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
-end
-
--- Another release wrote this semaphore's keys. They are let alone until they have ended.
-if raw and (flags >= 8) ~= keyed_mark then
-  return redis.error_reply(string.format(OTHER_KEYS, KEYS[1], redis.call('HGET', KEYS[1], 'release') or '?'))
 end
 
 -- A call is late if its client has fenced it off. fenced is the end of the last

@@ -121,7 +121,6 @@ if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
   local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + (s.pools and R.pool_over(s) and 16 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
-  if not s.only then s.fields[2] = KEYED_MARK .. string.sub(s.fields[2], 5) end
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
   if not s.only then

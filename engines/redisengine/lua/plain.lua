@@ -130,7 +130,6 @@ if plain then
     if told > token then token, changed = told, true end
     if permit or changed then
       local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
-      if keyed then state = KEYED_MARK .. string.sub(state, 5) end
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
     if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end

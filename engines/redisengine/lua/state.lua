@@ -18,14 +18,10 @@ if not raw then
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
   return {now, 0, 0, 0, 1, {}, {}, {}, {}, ''}
 end
-local mark = string.sub(raw, 1, 4)
-if mark ~= MARK and mark ~= KEYED_MARK then
+if string.sub(raw, 1, 4) ~= MARK then
   return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw, redis.call('HGET', KEYS[1], 'release') or '?'))
 end
 local _, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
-if (flags >= 8) ~= (mark == KEYED_MARK) then
-  return redis.error_reply(string.format(OTHER_KEYS, KEYS[1], redis.call('HGET', KEYS[1], 'release') or '?'))
-end
 local auto = redis.pcall('HGET', KEYS[6], '')
 if type(auto) ~= 'string' then auto = '' end -- there is none, or the key is foreign
 local keys = flags >= 8 and redis.call('HGETALL', KEYS[4]) or {}

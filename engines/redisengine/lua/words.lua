@@ -49,16 +49,11 @@
 --       c                                you may no longer keep released permits
 --
 -- script.go replaces the constants that are numbers or strings by their values.
-local MARK = 'sem3'
-local KEYED_MARK = 'sem4' -- of a semaphore with keys: releases with sem3 alone read its records of keys otherwise
+local MARK = 'sem1'
 
--- The error for a state with another mark. It names the key, the mark, and the release that wrote the state: from the
--- next mark on, the state's field 'release' has it. Bytes behind STATE are signs between releases, and each write
--- removes them. A release that writes an older layout leaves such bytes; when they are missing, an older release has
--- written since. A release that cannot read a state appends its mark; releases that can read the state see it. See
--- docs/compatibility.md.
+-- The error for a state with another mark. It names the key, the mark, and the release that wrote the state: a state
+-- with a later mark has that release in the field 'release'.
 local OTHER_VERSION = 'SEMAVERSION %s is kept in layout %.4s, by sema %s'
-local OTHER_KEYS = 'SEMAVERSION %s has keys in another layout than sem4, by sema %s'
 local HAS_KEYS = 'SEMAKEYED %s has keys, and the call does not name theirs'
 local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
 

@@ -128,8 +128,8 @@ func (g *files) mortal(ctx context.Context) (hashes map[string]bool, err error) 
 	return hashes, nil
 }
 
-// signs say when somebody swept last, and who was here.
-var signs = []string{"swept", "form5"}
+// sign says when somebody swept last.
+const sign = "swept"
 
 // backdate makes all files look as if nobody had used them for an hour, and
 // lists them, but for the engine's and the ground's own.
@@ -144,7 +144,7 @@ func (g *files) backdate() (names []string, err error) {
 		if err := os.Chtimes(path, old, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if !slices.Contains(signs, f.Name()) && !isOwn(path) {
+		if f.Name() != sign && !isOwn(path) {
 			names = append(names, f.Name())
 		}
 	}
