@@ -13,6 +13,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/pack"
 	"sema/internal/protocol"
 )
 
@@ -26,7 +27,7 @@ func TestTornTailIsCut(t *testing.T) {
 	whole, err := os.ReadFile(logOf(dir))
 	expect.OK(t, err)
 	rec := record{At: 1, Client: "f.1", Call: protocol.Call{Number: 1}}
-	torn, _ := frame(nil, 0, rec.encode())
+	torn, _ := frame(nil, 0, pack.Append(nil, rec.code))
 	for cut := range len(torn) { // even a complete record: its checksum does not follow from the last one
 		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
 		if got := b.status(t, b.ask(false)); got != protocol.Refused {
@@ -352,11 +353,11 @@ func FuzzLog(f *testing.F) {
 			if len(b) > 0 {
 				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 			}
-			if rec, ok := decodeRecord(b); ok {
+			if rec := (record{}); pack.Read(b, rec.code) == nil {
 				m := newImage(header{})
 				m.apply(&rec, func(string) bool { return true })
 			}
-			if h, ok := decodeHeader(b); ok {
+			if h := (header{}); pack.Read(b, h.code) == nil {
 				newImage(h)
 			}
 		}
@@ -372,8 +373,8 @@ func TestRecordsSurviveTheFile(t *testing.T) {
 			Who: &engine.Client{Host: "h", Caller: "c", Lease: time.Second},
 		}, {Kind: protocol.SetLimit, Pin: true}, {Kind: protocol.Release, Mine: true, Token: 9}, {Kind: protocol.Ask, Who: &engine.Client{}}}},
 	}
-	got, ok := decodeRecord(rec.encode())
-	if !ok || !reflect.DeepEqual(got, rec) {
+	got := record{}
+	if err := pack.Read(pack.Append(nil, rec.code), got.code); err != nil || !reflect.DeepEqual(got, rec) {
 		t.Errorf("wrote %+v\nread %+v", rec, got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/pack"
 	"sema/internal/protocol"
 )
 
@@ -32,7 +33,7 @@ func newImage(h header) image {
 // encodeLog encodes a new log. Its header has the whole state.
 func (m *image) encodeLog() []byte {
 	m.State = m.ledger.Save()
-	b, sum := frame(fmt.Appendf(nil, "%s%d %s\n", formWords, form, engine.Version), 0, m.encode())
+	b, sum := frame(fmt.Appendf(nil, "%s%d %s\n", formWords, form, engine.Version), 0, pack.Append(nil, m.header.code))
 	m.headerEnd, m.end, m.sum = int64(len(b)), int64(len(b)), sum
 	return b
 }
@@ -47,8 +48,8 @@ func readImage(b []byte) (m image, err error) {
 	if !ok {
 		return image{}, errDamaged
 	}
-	h, ok := decodeHeader(payload)
-	if !ok {
+	h := header{}
+	if pack.Read(payload, h.code) != nil {
 		return image{}, errDamaged
 	}
 	m = newImage(h)
@@ -68,8 +69,8 @@ func (m *image) replay(b []byte) (rest []byte) {
 		if !ok {
 			return b
 		}
-		rec, ok := decodeRecord(payload)
-		if !ok {
+		rec := record{}
+		if pack.Read(payload, rec.code) != nil {
 			return b
 		}
 		m.apply(&rec, func(client string) bool { return !slices.Contains(rec.Lost, client) })

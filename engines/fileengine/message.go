@@ -11,26 +11,41 @@ import (
 // message encodes a notification for a client of another process. With a nil n, or if the
 // notification is too large, it asks that process to look at the client's log.
 func (s *step) message(client string, n *protocol.Notification) []byte {
-	w := &pack.Writer{B: make([]byte, 2, 128)}
-	w.Text(client)
-	notified := n != nil
-	if !notified {
-		n = &protocol.Notification{}
+	c := &pack.Coder{B: make([]byte, 2, 128)}
+	m := letter{client: client, notified: n != nil}
+	if m.notified {
+		m.Notification = *n
+		m.Ask = n.Ask || n.Recheck > 0
 	}
-	w.Bits(notified, n.Ask || n.Recheck > 0, n.Renew)
-	w.Uint(uint64(len(n.Grants)))
-	for _, g := range n.Grants {
-		w.ID(g.ID, client)
-		w.Int(g.Token)
-		w.Int(int64(g.Slot))
-		w.Int(g.Ticket)
-		w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
-	}
-	if len(w.B) > maxMessage {
+	m.code(c, s.log.engine.uptime())
+	if len(c.B) > maxMessage {
 		return s.message(client, nil)
 	}
-	binary.LittleEndian.PutUint16(w.B, uint16(len(w.B)-2))
-	return w.B
+	binary.LittleEndian.PutUint16(c.B, uint16(len(c.B)-2))
+	return c.B
+}
+
+// letter is a message to another process. If it is not notified, that process looks at the client's log.
+type letter struct {
+	client   string
+	notified bool
+	protocol.Notification
+}
+
+// code appends the message, or reads it. Times in it are by the host's clock, which now is of.
+func (m *letter) code(c *pack.Coder, uptime time.Duration) {
+	c.Name(&m.client)
+	c.Bits(&m.notified, &m.Ask, &m.Renew)
+	now := time.Now()
+	pack.List(c, &m.Grants, func(g *protocol.Grant) {
+		c.ID(&g.ID)
+		pack.Int(c, &g.Token)
+		pack.Int(c, &g.Slot)
+		pack.Int(c, &g.Ticket)
+		until := uptime + g.Until.Sub(now)
+		c.Duration(&until)
+		g.Until = now.Add(until - uptime)
+	})
 }
 
 // receive handles the messages of other processes until the inbox is closed.
@@ -63,27 +78,19 @@ func (e *Engine) receive(in *inbox) {
 
 // handle handles one message. ok is false if it cannot be decoded.
 func (e *Engine) handle(b []byte) (ok bool) {
-	r := &pack.Reader{B: string(b)}
-	client, notified, n := r.Text(), false, protocol.Notification{}
-	r.Bits(&notified, &n.Ask, &n.Renew)
-	now := time.Now()
-	for range r.Count() {
-		g := protocol.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
-		g.Until = now.Add(r.Duration() - e.uptime())
-		n.Grants = append(n.Grants, g)
-	}
-	if r.Bad {
+	c, m := pack.Reader(b), letter{}
+	if m.code(c, e.uptime()); c.Err != nil {
 		return false
 	}
-	session := e.session(client)
+	session := e.session(m.client)
 	switch {
 	case session == nil: // it was closed
-	case !notified:
+	case !m.notified:
 		// Wait a moment: the process that has just been handed the permit needs the
 		// processor first.
 		time.AfterFunc(lookDelay, session.log.look)
 	default:
-		session.deliver(n)
+		session.deliver(m.Notification)
 	}
 	return true
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -35,7 +34,7 @@ const (
 // for it.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-var errDamaged = errors.New("damaged")
+var errDamaged = pack.ErrDamaged
 
 // header is the first frame of a log.
 type header struct {
@@ -102,103 +101,59 @@ func unframe(b []byte, sum uint32) (payload, rest []byte, next uint32, ok bool) 
 	return payload, b[frameHead+n:], next, true
 }
 
-func (rec *record) encode() []byte {
-	w := &pack.Writer{B: make([]byte, 0, 256)}
-	w.Int(rec.At)
-	w.Texts(rec.Reap)
-	w.Texts(rec.Lost)
-	w.Text(rec.Client)
-	if rec.Client == "" {
-		return w.B
+// code appends the record, or reads it.
+func (rec *record) code(c *pack.Coder) {
+	pack.Int(c, &rec.At)
+	c.Texts(&rec.Reap)
+	c.Texts(&rec.Lost)
+	if c.Name(&rec.Client); rec.Client == "" {
+		return
 	}
-	w.Who(rec.Who)
-	w.Uint(rec.Call.Number)
-	w.Bits(rec.Call.Fence)
-	w.Uint(uint64(len(rec.Call.Requests)))
-	for _, q := range rec.Call.Requests {
-		w.Uint(uint64(q.Kind))
-		w.ID(q.ID, rec.Client)
-		w.Int(int64(q.Limit))
-		w.Duration(q.Lease)
-		w.Duration(q.Ticket)
-		w.Duration(q.Waited)
-		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil)
-		w.Int(int64(q.Behind))
-		w.Int(q.Token)
-		w.Text(q.Key)
-		for _, c := range q.Caps {
-			w.Int(int64(c))
+	c.Who(&rec.Who)
+	c.Uint(&rec.Call.Number)
+	c.Bits(&rec.Call.Fence)
+	pack.List(c, &rec.Call.Requests, func(q *protocol.Request) {
+		pack.Int(c, &q.Kind)
+		c.ID(&q.ID)
+		pack.Int(c, &q.Limit)
+		c.Duration(&q.Lease)
+		c.Duration(&q.Ticket)
+		c.Duration(&q.Waited)
+		c.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
+		pack.Int(c, &q.Behind)
+		pack.Int(c, &q.Token)
+		c.Name(&q.Key)
+		for i := range q.Caps {
+			pack.Int(c, &q.Caps[i])
 		}
-		w.Int(int64(q.Cap))
-		w.Int(int64(q.Share))
-		w.Text(string(q.Pools))
-		if q.Who != nil {
-			w.Who(*q.Who)
-		}
-		if t := q.Totals; t != nil {
-			w.Int(t.Good)
-			w.Int(t.Bad)
-			w.Int(t.Waited)
-		}
-		if a := q.Auto; a != nil {
-			w.Int(int64(a.Min))
-			w.Int(int64(a.Max))
-			w.Int(int64(a.Bad))
-		}
-	}
-	return w.B
+		pack.Int(c, &q.Cap)
+		pack.Int(c, &q.Share)
+		pack.Text(c, &q.Pools)
+		pack.Optional(c, &q.Who, c.Who)
+		pack.Optional(c, &q.Totals, func(t *protocol.Totals) {
+			pack.Int(c, &t.Good)
+			pack.Int(c, &t.Bad)
+			pack.Int(c, &t.Waited)
+		})
+		pack.Optional(c, &q.Auto, func(a *engine.Auto) {
+			pack.Int(c, &a.Min)
+			pack.Int(c, &a.Max)
+			pack.Int(c, &a.Bad)
+		})
+	})
 }
 
-func decodeRecord(payload []byte) (rec record, ok bool) {
-	r := &pack.Reader{B: string(payload)}
-	rec.At, rec.Reap, rec.Lost, rec.Client = r.Int(), r.Texts(), r.Texts(), r.Text()
-	if rec.Client != "" {
-		rec.Who = r.Who()
-		rec.Call.Number = r.Uint()
-		r.Bits(&rec.Call.Fence)
-		for range r.Count() {
-			q := protocol.Request{Kind: protocol.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
-			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
-			named, reports, auto := false, false, false
-			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
-			q.Behind, q.Token, q.Key = int(r.Int()), r.Int(), r.Text()
-			for i := range q.Caps {
-				q.Caps[i] = int(r.Int())
-			}
-			q.Cap, q.Share, q.Pools = int(r.Int()), int(r.Int()), engine.Pools(r.Text())
-			if named {
-				who := r.Who()
-				q.Who = &who
-			}
-			if reports {
-				q.Totals = &protocol.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}
-			}
-			if auto {
-				q.Auto = &engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}
-			}
-			rec.Call.Requests = append(rec.Call.Requests, q)
-		}
-	}
-	return rec, r.Whole()
+// code appends the header, or reads it.
+func (h *header) code(c *pack.Coder) {
+	h.identity.code(c)
+	pack.Int(c, &h.Base)
+	h.State.Code(c)
 }
 
-func (h *header) encode() []byte {
-	w := &pack.Writer{}
-	w.Text(h.Name)
-	w.Text(h.Boot)
-	w.Uint(h.ID)
-	w.Int(h.Base)
-	h.State.Append(w)
-	return w.B
-}
-
-func decodeHeader(payload []byte) (h header, ok bool) {
-	r := &pack.Reader{B: string(payload)}
-	h.identity = identity{r.Text(), r.Text(), r.Uint()}
-	h.Base = r.Int()
-	state, err := ledger.ReadSnapshot(r)
-	h.State = state
-	return h, err == nil && r.Whole()
+func (id *identity) code(c *pack.Coder) {
+	pack.Text(c, &id.Name)
+	pack.Text(c, &id.Boot)
+	c.Uint(&id.ID)
 }
 
 // peek reads the identity from the beginning of a log.
@@ -207,7 +162,7 @@ func peek(b []byte) (id identity, ok bool) {
 	if err != nil || len(rest) < frameHead {
 		return id, false
 	}
-	r := &pack.Reader{B: string(rest[frameHead:])}
-	id = identity{r.Text(), r.Text(), r.Uint()}
-	return id, !r.Bad
+	c := pack.Reader(rest[frameHead:])
+	id.code(c)
+	return id, c.Err == nil
 }

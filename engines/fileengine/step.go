@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/pack"
 	"sema/internal/protocol"
 )
 
@@ -88,7 +89,7 @@ func (s *step) carryOut(rec record) protocol.Reply {
 		}
 		return ok
 	})
-	s.text, l.sum = frame(s.text, l.sum, rec.encode())
+	s.text, l.sum = frame(s.text, l.sum, pack.Append(make([]byte, 0, 256), rec.code))
 	for client, n := range l.ledger.Notifications() {
 		s.tell(client, n)
 	}

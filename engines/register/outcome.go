@@ -64,8 +64,8 @@ func (r *Row) load() (*loaded, error) {
 	if r.Version == 0 || len(r.Data) == 0 {
 		return &loaded{*r, ledger.Load(ledger.Snapshot{})}, nil
 	}
-	s, err := ledger.ReadSnapshot(&pack.Reader{B: string(r.Data)})
-	if err != nil {
+	s := ledger.Snapshot{}
+	if err := pack.Read(r.Data, s.Code); err != nil {
 		later := errors.Is(err, ledger.ErrForm)
 		e := &engine.Error{NotExecuted: true, Temporary: later, Err: fmt.Errorf("the semaphore's row: %w", err), Hint: "see what else writes to the store's table"}
 		if later {
@@ -111,22 +111,21 @@ func (s *semaphore) carryOut(m *loaded, calls []*pending, doubt time.Duration) (
 	}
 	o.news = m.ledger.Notifications()
 	snapshot := m.ledger.Save()
-	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
-	snapshot.Append(&w)
+	data := pack.Append(make([]byte, 0, len(m.Data)+128), snapshot.Code)
 	first := processesInOrder(m.ledger, maxHeads)
 	o.atHead, o.moreBehind = slices.Contains(first, e.process), len(first) == maxHeads
 	heads := slices.DeleteFunc(first, func(p string) bool {
 		return p == e.process && !listens || p != e.process && !slices.Contains(m.Heads, p)
 	})
 	o.next = Next{
-		Data: w.B, Version: nextVersion(m.Version, now), At: now, Until: expiry(snapshot), Heads: heads, Tell: messages(o.news, e.process),
+		Data: data, Version: nextVersion(m.Version, now), At: now, Until: expiry(snapshot), Heads: heads, Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
 		o.next.Used += h.ID.Weight
 	}
 	o.exact = o.exact || len(o.next.Tell) > 0
-	o.same = o.next.Lazy && len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
+	o.same = o.next.Lazy && len(o.next.Tell) == 0 && (bytes.Equal(data, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
 	return o, nil
 }
 

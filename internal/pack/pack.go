@@ -1,157 +1,222 @@
-// Package pack writes values into bytes and reads them back: numbers as varints,
-// texts with their length in front. It has no fields and no versions; what is kept
-// for long begins with its own.
+// Package pack lays out values as bytes: numbers as varints, texts with their length in front.
+// A layout is one function for both ways. It names each value once, and a Coder appends the value or
+// reads it back. There are no fields and no versions: what is kept for long begins with its own.
 package pack
 
 import (
 	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"sema/engine"
 )
 
-// Writer appends values to B.
-type Writer struct{ B []byte }
+// ErrDamaged says that bytes are not of the layout.
+var ErrDamaged = errors.New("damaged")
 
-// Uint appends a number.
-func (w *Writer) Uint(v uint64) { w.B = binary.AppendUvarint(w.B, v) }
+// Coder appends values to B, or reads them in the same order. The zero value appends. After the
+// first value that cannot be read, all are zero.
+type Coder struct {
+	B       []byte // what was appended
+	Reading bool
+	Err     error // of reading
 
-// Int appends a number that may be negative.
-func (w *Writer) Int(v int64) { w.B = binary.AppendVarint(w.B, v) }
+	rest  string            // what is left to read, so that texts need no copies
+	seen  map[string]uint64 // appending: the place of each name, from 2 on
+	known []string          // reading: the names
+}
 
-// Duration appends a duration, in microseconds.
-func (w *Writer) Duration(d time.Duration) { w.Int(d.Microseconds()) }
+// Append appends a layout to b.
+func Append(b []byte, layout func(*Coder)) []byte {
+	c := &Coder{B: b}
+	layout(c)
+	return c.B
+}
 
-// Text appends a text.
-func (w *Writer) Text(s string) { w.Uint(uint64(len(s))); w.B = append(w.B, s...) }
+// Read reads a layout, of which b is to be all. The error is ErrDamaged, or that of the layout.
+func Read(b []byte, layout func(*Coder)) error {
+	c := Reader(b)
+	if layout(c); c.rest != "" {
+		c.Fail(ErrDamaged)
+	}
+	return c.Err
+}
 
-// Texts appends a list of texts.
-func (w *Writer) Texts(list []string) {
-	w.Uint(uint64(len(list)))
-	for _, s := range list {
-		w.Text(s)
+// Reader reads what b begins with.
+func Reader(b []byte) *Coder { return &Coder{Reading: true, rest: string(b)} }
+
+// Fail ends the reading. The first failure counts.
+func (c *Coder) Fail(err error) {
+	c.rest = ""
+	if c.Err == nil {
+		c.Err = err
 	}
 }
 
-// Bits appends flags as one number, the first as its lowest bit.
-func (w *Writer) Bits(flags ...bool) {
+// Uint is a number.
+func (c *Coder) Uint(v *uint64) {
+	if !c.Reading {
+		c.B = binary.AppendUvarint(c.B, *v)
+		return
+	}
+	*v = 0
+	for i := 0; i < len(c.rest) && i < binary.MaxVarintLen64; i++ {
+		*v |= uint64(c.rest[i]&0x7f) << (7 * i)
+		if c.rest[i] < 0x80 {
+			c.rest = c.rest[i+1:]
+			return
+		}
+	}
+	*v = 0
+	c.Fail(ErrDamaged)
+}
+
+// Int is a number that may be negative.
+func Int[T ~int | ~int64 | ~uint8](c *Coder, v *T) { From(c, v, 0) }
+
+// From is a number, laid out as its distance from base, which is short for two that are near.
+func From[T ~int | ~int64 | ~uint8](c *Coder, v *T, base T) {
+	d := int64(*v - base)
+	u := uint64(d<<1) ^ uint64(d>>63)
+	if c.Uint(&u); c.Reading {
+		*v = base + T(int64(u>>1)^-int64(u&1))
+	}
+}
+
+// Duration is a duration, in microseconds.
+func (c *Coder) Duration(v *time.Duration) {
+	us := v.Microseconds()
+	if Int(c, &us); c.Reading {
+		*v = time.Duration(us) * time.Microsecond
+	}
+}
+
+// Text is a text.
+func Text[T ~string](c *Coder, v *T) {
+	n := uint64(len(*v))
+	c.Uint(&n)
+	switch {
+	case !c.Reading:
+		c.B = append(c.B, *v...)
+	case n > uint64(len(c.rest)):
+		*v = ""
+		c.Fail(ErrDamaged)
+	default:
+		*v, c.rest = T(c.rest[:n]), c.rest[n:]
+	}
+}
+
+// Name is a text that recurs: after the first time it takes a number.
+func (c *Coder) Name(v *string) {
+	place := c.seen[*v] // 0: a new one follows; 1: ""
+	if *v == "" {
+		place = 1
+	}
+	switch c.Uint(&place); {
+	case place == 0 && c.Reading:
+		Text(c, v)
+		c.known = append(c.known, *v)
+	case place == 0:
+		if c.seen == nil {
+			c.seen = map[string]uint64{}
+		}
+		c.seen[*v] = uint64(len(c.seen)) + 2
+		Text(c, v)
+	case !c.Reading:
+	case place == 1:
+		*v = ""
+	case place-2 < uint64(len(c.known)):
+		*v = c.known[place-2]
+	default:
+		c.Fail(ErrDamaged)
+	}
+}
+
+// Bits are flags, as one number. The first is its lowest bit.
+func (c *Coder) Bits(flags ...*bool) {
 	bits := uint64(0)
 	for i, set := range flags {
-		if set {
+		if *set {
 			bits |= 1 << i
 		}
 	}
-	w.Uint(bits)
-}
-
-// ID appends a permit's name; most are of the client whose step it is.
-func (w *Writer) ID(id engine.ID, client string) {
-	w.Bits(id.Slot, id.Client != client)
-	if id.Client != client {
-		w.Text(id.Client)
-	}
-	w.Uint(id.Number)
-	w.Int(int64(id.Weight))
-}
-
-// Who appends the description of a client.
-func (w *Writer) Who(c engine.Client) {
-	w.Text(c.Host)
-	w.Int(int64(c.PID))
-	w.Text(c.Label)
-	w.Text(c.Version)
-	w.Text(c.Caller)
-	w.Duration(c.Lease)
-}
-
-// Reader takes values off B, in the order in which they were appended. After the
-// first that is not there, all are zero and Bad is set.
-type Reader struct {
-	B   string // so that the texts need no copies
-	Bad bool
-}
-
-// Fail says that the bytes make no sense.
-func (r *Reader) Fail() {
-	r.B, r.Bad = "", true
-}
-
-// Whole reports whether all was there, and nothing else.
-func (r *Reader) Whole() bool { return !r.Bad && len(r.B) == 0 }
-
-// Uint reads a number.
-func (r *Reader) Uint() (v uint64) {
-	for i := 0; i < len(r.B) && i < binary.MaxVarintLen64; i++ {
-		v |= uint64(r.B[i]&0x7f) << (7 * i)
-		if r.B[i] < 0x80 {
-			r.B = r.B[i+1:]
-			return v
+	if c.Uint(&bits); c.Reading {
+		for i, set := range flags {
+			*set = bits&(1<<i) != 0
 		}
 	}
-	r.Fail()
-	return 0
 }
 
-// Int reads a number that may be negative.
-func (r *Reader) Int() int64 {
-	v := r.Uint()
-	return int64(v>>1) ^ -int64(v&1)
-}
-
-// Duration reads a duration.
-func (r *Reader) Duration() time.Duration { return time.Duration(r.Int()) * time.Microsecond }
-
-// Text reads a text.
-func (r *Reader) Text() string {
-	n := r.Uint()
-	if n > uint64(len(r.B)) {
-		r.Fail()
-		return ""
-	}
-	s := r.B[:n]
-	r.B = r.B[n:]
-	return s
-}
-
-// Count reads how many values follow, each of which has at least a byte.
-func (r *Reader) Count() int {
-	n := r.Uint()
-	if n > uint64(len(r.B)) {
-		r.Fail()
+// count is how many values follow, each of which has at least a byte.
+func (c *Coder) count(have int) int {
+	n := uint64(have)
+	if c.Uint(&n); c.Reading && n > uint64(len(c.rest)) {
+		c.Fail(ErrDamaged)
 		return 0
 	}
 	return int(n)
 }
 
-// Texts reads a list of texts.
-func (r *Reader) Texts() []string {
-	var list []string
-	for range r.Count() {
-		list = append(list, r.Text())
+// List is a list of values, which each lays out.
+func List[T any](c *Coder, list *[]T, each func(*T)) {
+	n := c.count(len(*list))
+	if c.Reading {
+		*list = slices.Grow((*list)[:0], min(n, 1000))
 	}
-	return list
-}
-
-// Bits reads flags.
-func (r *Reader) Bits(flags ...*bool) {
-	bits := r.Uint()
-	for i, set := range flags {
-		*set = bits&(1<<i) != 0
+	for i := range n {
+		if c.Reading {
+			*list = append(*list, *new(T))
+		}
+		each(&(*list)[i])
 	}
 }
 
-// ID reads a permit's name.
-func (r *Reader) ID(client string) (id engine.ID) {
-	other := false
-	r.Bits(&id.Slot, &other)
-	if id.Client = client; other {
-		id.Client = r.Text()
+// Texts is a list of texts.
+func (c *Coder) Texts(list *[]string) { List(c, list, func(s *string) { Text(c, s) }) }
+
+// Map is a map by name, which is laid out in the order of the names.
+func Map[V any](c *Coder, m *map[string]V, each func(*V)) {
+	n, names := c.count(len(*m)), slices.Sorted(maps.Keys(*m))
+	if c.Reading && n > 0 {
+		*m, names = make(map[string]V, min(n, 1000)), make([]string, n)
 	}
-	id.Number, id.Weight = r.Uint(), int(r.Int())
-	return id
+	for _, name := range names {
+		v := (*m)[name]
+		c.Name(&name)
+		if each(&v); c.Reading {
+			(*m)[name] = v
+		}
+	}
 }
 
-// Who reads the description of a client.
-func (r *Reader) Who() engine.Client {
-	return engine.Client{Host: r.Text(), PID: int(r.Int()), Label: r.Text(), Version: r.Text(), Caller: r.Text(), Lease: r.Duration()}
+// Optional is a value that may be missing.
+func Optional[T any](c *Coder, v **T, is func(*T)) {
+	there := *v != nil
+	if c.Bits(&there); !there {
+		return
+	}
+	if c.Reading {
+		*v = new(T)
+	}
+	is(*v)
+}
+
+// ID is a permit's name.
+func (c *Coder) ID(id *engine.ID) {
+	c.Name(&id.Client)
+	c.Uint(&id.Number)
+	Int(c, &id.Weight)
+	c.Bits(&id.Slot)
+}
+
+// Who is the description of a client.
+func (c *Coder) Who(w *engine.Client) {
+	c.Name(&w.Host)
+	Int(c, &w.PID)
+	c.Name(&w.Label)
+	c.Name(&w.Version)
+	c.Name(&w.Caller)
+	c.Duration(&w.Lease)
 }
