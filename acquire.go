@@ -79,8 +79,9 @@ func Take(pool string, n int) AcquireOption {
 // takes the server about as long as one that waits. Default: Options.Label.
 func Label(text string) AcquireOption { return AcquireOption{kind: labelOption, text: text} }
 
-// WaitAtMost bounds the wait, beside the context, and in Do leaves the work alone. Acquire fails with
-// ErrBusy after d, or with ErrEngine if the engine has failed until then. With a d of 0 or less
+// WaitAtMost bounds the wait in the queue, beside the context, and in Do leaves the work alone. Acquire fails with
+// ErrBusy after d, or with ErrEngine if the engine has failed until then. The engine's first answer is awaited
+// in any case, for up to three seconds: see AnswerWithin. With a d of 0 or less
 // it does not wait, as TryAcquire.
 // Default: the context bounds the wait. Cost: none.
 func WaitAtMost(d time.Duration) AcquireOption {

@@ -14,7 +14,7 @@ import (
 	"sema/sematest"
 )
 
-// Close waits for an engine that is away only if the engine has something of this process, and
+// Close waits for an engine that is away only if the engine has, or may have, something of this process, and
 // then for three seconds, not for a lease.
 func TestCloseWithTheEngineAway(t *testing.T) {
 	failed := func(t *testing.T, s *sema.Semaphore) {
@@ -58,6 +58,9 @@ func TestCloseWithTheEngineAway(t *testing.T) {
 						e.Inject(fault)
 						c.since(t, s)
 						most := c.most
+						if fault.Err == nil || !fault.Err.NotExecuted { // an ask may have been carried out
+							most = client.Patience
+						}
 						if adapt != nil { // the process that decides has a permit for that
 							most = client.Patience
 						}
@@ -71,6 +74,29 @@ func TestCloseWithTheEngineAway(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a failed acquisition may hold is given back, once the engine answers again.
+func TestCloseGivesBackWhatMayHaveBeenGranted(t *testing.T) {
+	bubbled := func(name string, end func(s *sema.Semaphore) error) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := sematest.New(t)
+				s, err := sema.New(e, "x", 1, nil)
+				expect.OK(t, err)
+				heal := e.Inject(sematest.Fault{Err: sematest.NoAnswer(), Times: sematest.Always})
+				_, err = s.Acquire(t.Context())
+				expect.Is(t, err, sema.ErrEngine)
+				time.AfterFunc(2*time.Second, heal)
+				expect.OK(t, end(s))
+				if held := e.Held("x"); len(held) > 0 {
+					t.Errorf("%v is held after it", held)
+				}
+			})
+		})
+	}
+	bubbled("Close", (*sema.Semaphore).Close)
+	bubbled("Shutdown", func(s *sema.Semaphore) error { return s.Shutdown(context.Background()) })
 }
 
 // An answer that is slow is waited for: what it brings is given back.

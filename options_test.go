@@ -88,6 +88,24 @@ func TestTheWaitIsBounded(t *testing.T) {
 	})
 }
 
+// The bound is for the queue, and not for the way to the engine: what is free is granted.
+func TestABoundShorterThanTheWayToTheEngine(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		e.slow.Store(int64(5 * time.Millisecond))
+		for _, most := range []time.Duration{0, 1, time.Millisecond} {
+			p, err := s.Acquire(t.Context(), sema.WaitAtMost(most))
+			expect.OK(t, err)
+			began := time.Now()
+			_, err = s.Acquire(t.Context(), sema.WaitAtMost(most))
+			wantOnly(t, err, sema.ErrBusy, nil)
+			if took := time.Since(began); took > 10*time.Millisecond { // in virtual time
+				t.Errorf("it took %v", took)
+			}
+			expect.OK(t, p.Release())
+		}
+	})
+}
+
 // What no program can handle panics, and says what is wrong.
 func TestMisusePanics(t *testing.T) {
 	ctx, work := t.Context(), func(context.Context) error { return nil }

@@ -29,6 +29,7 @@ type holding struct {
 	back       loop.Waiter // for the answer to its release
 	sem        *Semaphore  // fixed
 	queued     bool        // it had to wait
+	hurried    bool        // the bound of its wait is over: it fails if it is queued
 	overloaded bool        // its holder says so
 
 	over     error // why the permit ended

@@ -209,6 +209,9 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
 	settled := l.Wait(within, &h.Waiter)
+	if !settled && ctx.Err() == nil {
+		settled = s.hurry(ctx, h)
+	}
 	over := ctx.Err() != nil // asked without the lock, which the context of a permit of this semaphore takes
 	if settled && h.Err == nil && !over {
 		return s.granted(p)
@@ -238,6 +241,33 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 		f(e)
 	}
 	return nil, err
+}
+
+// hurry waits for the engine's first answer to an acquisition whose bound is over, unless
+// the engine has failed. The bound is for the wait in the queue, and not for the way to it.
+func (s *Semaphore) hurry(ctx context.Context, h *holding) (settled bool) {
+	l := &s.loop
+	l.Lock()
+	h.hurried = h.Unanswered() && l.Machine.LastError() == nil
+	l.Unlock()
+	if !h.hurried {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, client.Patience)
+	defer cancel()
+	return l.Wait(ctx, &h.Waiter)
+}
+
+// leaveQueue ends an acquisition that was queued when the bound of its wait was over.
+func (s *Semaphore) leaveQueue(h *holding) {
+	l := &s.loop
+	l.Lock()
+	now := l.Now()
+	if !h.Settled() {
+		l.Machine.Cancel(now, &h.Acquisition)
+		h.Settle(s.busy)
+	}
+	l.Start(now)
 }
 
 // granted tells the Observer of a permit.
@@ -340,6 +370,9 @@ func (s *Semaphore) observe(e client.Event) func() {
 		h.Settle(s.reason(e))
 	case client.Queued:
 		h.queued = true
+		if h.hurried {
+			return func() { s.leaveQueue(h) }
+		}
 		if f := o.Queued; f != nil {
 			told := h.event()
 			told.Ahead, told.Waited = e.Ahead, max(0, s.loop.Now()-h.Came())
@@ -382,8 +415,9 @@ func logLimit(e Event) {
 func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, engine.MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
-// held, and gives them back. That takes three seconds at most, or a lease if that is
-// shorter: what Close could not give back returns with its lease. If the engine is away and has
+// held, and gives them back; also what a failed acquisition may hold, because its answer was lost.
+// That takes three seconds at most, or a lease if that is
+// shorter: what Close could not give back returns with its lease. If the engine is away and can have
 // nothing of this Semaphore, Close returns at once. The engine stays open. Further calls
 // fail with ErrClosed; closing again does nothing.
 func (s *Semaphore) Close() error { return s.close(context.Background()) }

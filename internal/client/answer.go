@@ -74,7 +74,7 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, reply protocol.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
 		if own := answer.Status == protocol.Queued || answer.Status == protocol.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
-			m.giveBack(c, true)
+			m.giveBack(c)
 		}
 		return
 	}

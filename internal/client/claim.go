@@ -136,9 +136,6 @@ func (c *claim) touched() bool {
 	return c.stage != wished || c.pending || c.unsure
 }
 
-// known reports whether the engine has said that it has a ticket, or a permit of this client's.
-func (c *claim) known() bool { return c.stage > wished && !c.resumed }
-
 // cameAt is when the caller of a claim came.
 func (c *claim) cameAt() time.Duration {
 	if c.holder == nil {

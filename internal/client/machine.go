@@ -174,7 +174,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 			return nil
 		}
 	}
-	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true, known: true}
+	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
 	if c != nil {
 		o.token = c.released()
 	}

@@ -558,7 +558,7 @@ func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	s := begin(t, nil)
 	for n := range maxRequests {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}}, false)
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
 	}
 	a, o := s.acquire(), &Order{}
 	s.m.Do(s.now, o, protocol.Request{Kind: protocol.SetLimit, Limit: 2})
@@ -791,7 +791,7 @@ func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
 func TestWhatIsOwedIsBounded(t *testing.T) {
 	s := begin(t, nil)
 	for range maxOwed + maxOwed/2 {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}}, false)
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}})
 	}
 	if n := len(s.m.orders); n > maxOwed {
 		t.Errorf("%d releases are owed", n)

@@ -21,7 +21,6 @@ type Order struct {
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
 	owed     bool          // it is repeated until it is answered
-	known    bool          // owed: the engine has said that it has this ticket or permit
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
 }
@@ -72,19 +71,19 @@ func (s *sender) Abandon(o *Order) {
 	}
 }
 
-// giveBack releases at the engine what it may have of a claim; known says that the engine has said so. The release is repeated
+// giveBack releases at the engine what it may have of a claim. The release is repeated
 // until it is answered, however long that takes: a late copy of the ask may
 // arrive until then. Of very many the eldest are left to their leases.
-func (s *sender) giveBack(c *claim, known bool) {
+func (s *sender) giveBack(c *claim) {
 	if len(s.orders) >= maxOwed {
 		s.orders = slices.Delete(s.orders, 0, maxOwed/10)
 	}
 	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != s.cfg.Client && !c.resumed}
-	s.orders = append(s.orders, &Order{giveBack: b, owed: true, known: known, told: true})
+	s.orders = append(s.orders, &Order{giveBack: b, owed: true, told: true})
 }
 
-// matters reports whether somebody waits for an order's answer, or for what it gives back.
-func (o *Order) matters() bool { return !o.told || o.known && o.owed }
+// matters reports whether somebody waits for an order's answer, or for what it may give back.
+func (o *Order) matters() bool { return !o.told || o.owed }
 
 // obsolete reports whether a release that nobody waits for would take away what a
 // caller has asked for again since, under the same id.

@@ -35,10 +35,10 @@ func (s *sender) drop(c *claim) {
 	if c.stage == ended {
 		return
 	}
-	touched, known := c.touched(), c.known()
+	touched := c.touched()
 	s.claims.end(c)
 	if touched {
-		s.giveBack(c, known)
+		s.giveBack(c)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *sender) refuse(c *claim, e Event, has bool) {
 		s.lines.deny(a, e)
 	}
 	if has {
-		s.giveBack(c, c.known())
+		s.giveBack(c)
 	}
 	s.claims.end(c)
 }
@@ -120,7 +120,7 @@ func (s *sender) Idle() bool {
 }
 
 // Drained reports whether the owner of a closed machine need not wait any longer: all has
-// been sent, or the engine is away and nothing is left that it is known to have.
+// been sent, or the engine is away and has nothing of this client.
 func (s *sender) Drained(now time.Duration) bool {
 	return s.Idle() || s.away(now) && !slices.ContainsFunc(s.orders, (*Order).matters) &&
 		!slices.ContainsFunc(s.flight.items, func(it item) bool { return it.order != nil && it.order.matters() })

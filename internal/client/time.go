@@ -130,7 +130,7 @@ func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
-		m.giveBack(&claim{id: g.ID}, true) // granted at the moment its wait was given up
+		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
 	}
 	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return

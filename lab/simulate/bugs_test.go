@@ -22,7 +22,7 @@ var planted = []struct {
 	{"a hand-off lasts a moment, and the client does not know", serveFile, "e.end = t.leaseEnd(now)", "e.end = now + 1", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-m.terms(c).Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
-	{"a cancelled wait is not given back", senderFile, "\tif touched {\n\t\ts.giveBack(c, known)", "\tif touched && false {\n\t\ts.giveBack(c, known)", false},
+	{"a cancelled wait is not given back", senderFile, "\tif touched {\n\t\ts.giveBack(c)", "\tif touched && false {\n\t\ts.giveBack(c)", false},
 	{"a retry asks under another name", failureFile, "\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\ts.claims.end(c)\n\t\t\tc = s.claims.claim(a)\n\t\t}\n\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
 	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && (", "if brief && (", false},
