@@ -80,7 +80,7 @@ PRODUCT = $(if $(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 
 	-skip '$(EXTRAS)' -left 'tests of terminals and PgBouncer: make check', \
 	-skip '$(EXTRAS)|Postgres' -without engines/pgengine -left 'engines/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
 # They need tmux, curl or pgbouncer.
-EXTRAS = PgBouncer|^TestTop(Pauses|LeavesTheTerminalAsItWas|WithoutAnEngine)?$$|^TestTheLinesOfThePageRun$$
+EXTRAS = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
 
 # Everything that can break, race detector on, all modules. Every package is tried, though one has failed.
 check:

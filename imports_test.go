@@ -59,7 +59,6 @@ var importRules = []struct {
 	{"sema/redisson", []string{"sema/engine", "sema/internal/once", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors and the subscriptions"},
 	{"sema/internal/figures", []string{"sema", "sema/engine"}, "who counts and who collects agree on names, and know no client library"},
 	{"sema/metrics", []string{"sema", "sema/engine", "sema/internal/figures", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},
-	{"sema/cmd/sema/internal/top", []string{"sema", "sema/engine", "sema/watch", "sema/internal/view", "sema/internal/protocol", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, "a view of what everybody may see; drawing on terminals is bought"},
 	{"sema/cmd/sema/internal/historydb", []string{"sema/internal/history", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"}, "an embedded database is the program's, not the library's"},
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/redissub", []string{"sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "one listener for all who wait at a Redis"},

@@ -142,7 +142,12 @@ func (p *program) operate(ctx context.Context, verb, name string, do func(contex
 		return err
 	}
 	defer at.close()
-	err = operate(ctx, at.Engine, verb, name, do)
+	return p.operateAt(ctx, at, verb, name, do)
+}
+
+// operateAt is operate on an engine that is open.
+func (p *program) operateAt(ctx context.Context, at *openEngine, verb, name string, do func(context.Context, *sema.Operator) error) error {
+	err := operate(ctx, at.Engine, verb, name, do)
 	switch {
 	case errors.Is(err, sema.ErrNotFound):
 		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
@@ -175,7 +180,17 @@ func look(ctx context.Context, e sema.Engine, verb, name string) error {
 
 // state looks at a semaphore; one that does not exist is an error.
 func (p *program) state(ctx context.Context, name string) (st sema.State, err error) {
-	err = p.operate(ctx, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {
+	at, err := p.open(defaultLease)
+	if err != nil {
+		return st, err
+	}
+	defer at.close()
+	return p.stateAt(ctx, at, name)
+}
+
+// stateAt is state on an engine that is open.
+func (p *program) stateAt(ctx context.Context, at *openEngine, name string) (st sema.State, err error) {
+	err = p.operateAt(ctx, at, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {
 		st, err = o.State(ctx)
 		return err
 	})

@@ -87,17 +87,23 @@ func (p *program) report(err error) int {
 	if e, ok := errors.AsType[*exit](err); ok && e.err == nil {
 		return code
 	}
-	text, _ := engine.WithoutHint(err)
 	if p.json {
+		text, _ := engine.WithoutHint(err)
 		line, _ := json.Marshal(errorJSON{p.clean(text), p.clean(try), shellCode(code)}) // two texts and a number
 		p.writeLine(string(line))
 		return code
 	}
-	if try != "" {
+	p.say("%s", p.failure(err))
+	return code
+}
+
+// failure is an error in words, with what to try.
+func (p *program) failure(err error) string {
+	text, _ := engine.WithoutHint(err)
+	if _, try := p.sortError(err); try != "" {
 		text = strings.TrimSuffix(text, ".") + ". Try: " + try
 	}
-	p.say("%s", text)
-	return code
+	return p.clean(text)
 }
 
 // sortError gives an error's exit code, and what to try.

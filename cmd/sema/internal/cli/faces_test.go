@@ -70,7 +70,7 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 		Waiters []struct{ Behind int }
 	}
 	for face, text := range map[string]string{
-		"sema ls": ok(t, env, "ls", "--json"), "sema top": ok(t, env, "top", "--once", "--json"), "GET the list": get("/v1/semaphores"),
+		"sema ls": ok(t, env, "ls", "--json"), "GET the list": get("/v1/semaphores"),
 	} {
 		var list struct{ Semaphores []shown }
 		expect.OK(t, json.Unmarshal([]byte(text), &list))

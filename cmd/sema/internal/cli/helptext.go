@@ -16,7 +16,7 @@ type commandGroup struct {
 // groups are the commands as help lists them. A command that is not here is not listed.
 var groups = []commandGroup{
 	{"Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
-	{"Look:", []string{"ls", "show", "why", "find", "top"}},
+	{"Look:", []string{"ls", "show", "why", "find"}},
 	{"Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
 	{"Serve:", []string{"serve"}},
 	{"Other:", []string{"ping", "bench", "version", "completion", "help"}},

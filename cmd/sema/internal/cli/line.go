@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -16,11 +17,15 @@ type statusLine struct {
 
 // newStatusLine is a line on standard error, if that is a terminal.
 func (p *program) newStatusLine() *statusLine {
-	l := &statusLine{p: p}
-	if file, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) && p.getenv("TERM") != "dumb" {
-		l.file = file
+	return &statusLine{p: p, file: p.terminal(p.stderr)}
+}
+
+// terminal returns w if that is a terminal that can be drawn on, else nil.
+func (p *program) terminal(w io.Writer) *os.File {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) && p.getenv("TERM") != "dumb" {
+		return file
 	}
-	return l
+	return nil
 }
 
 // show draws the line, as much of it as fits, unless the shell has put us into

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"sema/cmd/sema/internal/top"
 	"sema/engine"
 	"sema/internal/loop"
 	"sema/internal/view"
@@ -18,43 +19,22 @@ const lsHelp = `List the semaphores that exist: those in use, and those whose li
 set. On Redis this reads all keys of the database.`
 
 func (p *program) lsCommand() *cobra.Command {
-	filter := ""
+	filter, every := "", time.Duration(0)
 	cmd := p.newCommand("ls [flags]", "List semaphores", lsHelp, func(cmd *cobra.Command, _ []string) error {
-		at, err := p.open(defaultLease)
-		if err != nil {
-			return err
-		}
-		defer at.close()
-		list, _, err := at.list(cmd.Context(), top.Options{Filter: filter}, 0)
-		if err != nil {
-			return err
-		}
-		if p.json {
-			return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
-		}
-		if len(list) == 0 {
-			such := ""
-			if filter != "" {
-				such = fmt.Sprintf(" with %q in their names", filter)
-			}
-			p.say("%s has no semaphores%s now", at.where(), such)
-			return nil
-		}
-		return p.write("%s", aligned(func(t io.Writer) {
-			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
-			for _, s := range list {
-				state := ""
-				switch {
-				case s.Err != nil:
-					state = "  cannot be read"
-				case s.Paused:
-					state = "  paused"
+		return p.show(cmd, every, func(ctx context.Context, at *openEngine) (found, error) {
+			list, err := at.list(ctx, filter)
+			if err != nil || len(list) == 0 {
+				such := ""
+				if filter != "" {
+					such = fmt.Sprintf(" with %q in their names", filter)
 				}
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
+				return found{listJSON{[]view.Summary{}}, "", fmt.Sprintf("%s has no semaphores%s now", at.where(), such)}, err
 			}
-		}))
+			return found{doc: listJSON{p.summaries(list)}, table: aligned(func(t io.Writer) { tableOfAll(t, list) })}, nil
+		})
 	})
 	cmd.Flags().StringVar(&filter, "filter", "", "only names that contain this, in upper or lower case")
+	watchFlag(cmd, &every)
 	p.jsonFlag(cmd, `ls prints an object with one list:
   semaphores: list of name, limit, pinned, paused, used, free (weights),
     holding (permits), waiting (callers), oldest_seconds (the longest wait),
@@ -62,22 +42,41 @@ func (p *program) lsCommand() *cobra.Command {
 	return cmd
 }
 
+// tableOfAll is a list of semaphores for human eyes.
+func tableOfAll(t io.Writer, list []seen.Summary) {
+	fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
+	for _, s := range list {
+		state := ""
+		switch {
+		case s.Err != nil:
+			state = "  cannot be read"
+		case s.Paused:
+			state = "  paused"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
+	}
+}
+
 // listJSON is a list of semaphores.
 type listJSON struct {
-	Total      *int           `json:"total,omitempty"` // of those that match
 	Semaphores []view.Summary `json:"semaphores"`
 }
 
-// list looks at all semaphores, and says how many there are; rows bounds the list;
-// 0: all.
-func (at *openEngine) list(ctx context.Context, o top.Options, rows int) (list []seen.Summary, total int, err error) {
+// list looks at all semaphores with filter in their names.
+func (at *openEngine) list(ctx context.Context, filter string) (list []seen.Summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
+	w, err := seen.New(at.Engine, &seen.Options{Rate: 100_000})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
 	err = loop.Repeat(ctx, func() (err error) {
-		list, total, err = top.Once(ctx, at.Engine, o, rows)
+		list, _, err = w.Summaries(ctx, seen.Query{Filter: filter})
 		return err
 	})
-	return list, total, unreachable("list", "", err)
+	gone := func(s seen.Summary) bool { return s.Limit == 0 && s.Err == nil } // since the names were listed
+	return slices.DeleteFunc(list, gone), unreachable("list", "", err)
 }
 
 func (p *program) summaries(list []seen.Summary) []view.Summary {

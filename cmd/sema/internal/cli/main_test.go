@@ -42,18 +42,13 @@ func TestMain(m *testing.M) {
 		}
 	}
 	testscript.Main(m, map[string]func(){"sema": func() {
-		panics := os.Getenv("SEMA_TEST_PANIC")
-		if panics != "" {
-			cli.PanicOnKey(panics)
-		}
 		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 		// A client that found no server dials for a second after it was closed, as does one that another connection became free for.
 		// A lock that another process has is waited for in the kernel, until the process ends.
 		// A connection that is given up is closed in the background by pgx.
-		// After a panic the library that draws may leave its reader behind.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"), goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).queuedNewConn.func2"),
 			goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).enter"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).look.func1"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).lock.func1"),
-			goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).close"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).died"), goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1")); err != nil && panics == "" {
+			goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).close"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).died"), goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1")); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
 			os.Exit(99)
 		}

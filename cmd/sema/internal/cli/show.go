@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -24,16 +25,14 @@ key. What a key holds and who waits are with all below it. "acme itself" is
 acme's callers without a further name.`
 
 func (p *program) showCommand() *cobra.Command {
+	every := time.Duration(0)
 	cmd := p.newCommand("show [flags] NAME", "Show limit, holders and waiters of a semaphore", showHelp, func(cmd *cobra.Command, args []string) error {
-		st, err := p.state(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if p.json {
-			return p.writeJSON(view.Of(args[0], st))
-		}
-		return p.write("%s", table(args[0], st))
+		return p.show(cmd, every, func(ctx context.Context, at *openEngine) (found, error) {
+			st, err := p.stateAt(ctx, at, args[0])
+			return found{doc: view.Of(args[0], st), table: table(args[0], st)}, err
+		})
 	})
+	watchFlag(cmd, &every)
 	p.jsonFlag(cmd, `show prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it stays when idle),
   paused (no permits are granted), used, free (weights), holding (permits),
