@@ -16,7 +16,6 @@ import (
 	"sema/engines/fileengine"
 	"sema/engines/httpengine"
 	"sema/engines/redisengine"
-	"sema/internal/measure"
 )
 
 // callTime bounds the calls of commands that do not wait for a permit.
@@ -27,12 +26,13 @@ const defaultLease = 30 * time.Second
 
 // openEngine is an engine, and what is known of the store behind it.
 type openEngine struct {
-	measure.Store
 	address
-	dir   string        // of files
-	pool  *pgxpool.Pool // nil: none
-	pg    postgres      // of pool
-	close func()
+	Engine sema.Engine
+	redis  redis.UniversalClient // nil: none
+	dir    string                // of files
+	pool   *pgxpool.Pool         // nil: none
+	pg     postgres              // of pool
+	close  func()
 }
 
 // rawURL is the URL of the engine, as it was given.
@@ -67,7 +67,7 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &openEngine{Store: measure.Store{Engine: e}, address: a, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
+		return &openEngine{Engine: e, address: a, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
 	case "http":
 		return p.openServer(a)
 	case "postgres":
@@ -83,7 +83,7 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &openEngine{Store: measure.Store{Engine: e, Redis: rdb}, address: a, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Engine: e, address: a, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
 }
 
 // openServer opens the engine behind a server.
@@ -100,7 +100,7 @@ func (p *program) openServer(a address) (*openEngine, error) {
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
-	return &openEngine{Store: measure.Store{Engine: e}, address: a, close: func() { _ = e.Close() }}, nil
+	return &openEngine{Engine: e, address: a, close: func() { _ = e.Close() }}, nil
 }
 
 // where is the engine as people know it, without what is secret.

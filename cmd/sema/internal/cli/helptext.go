@@ -19,7 +19,7 @@ var groups = []commandGroup{
 	{"Look:", []string{"ls", "show", "why", "find"}},
 	{"Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
 	{"Serve:", []string{"serve"}},
-	{"Other:", []string{"ping", "bench", "version", "completion", "help"}},
+	{"Other:", []string{"ping", "version", "completion", "help"}},
 }
 
 // isTopic reports whether a command is a page of help only.
@@ -32,7 +32,6 @@ func topics() []*cobra.Command {
 		{Use: "exit-codes", Short: "Exit codes of all commands, and errors as JSON", Long: exitCodesHelp},
 		{Use: "run-details", Short: "Environment, signals, lost permits and processes of sema run", Long: runDetails},
 		{Use: "serve-details", Short: "Token file, restarts, audit log and history of sema serve", Long: serveDetails},
-		{Use: "bench-details", Short: "Scenarios and JSON of sema bench", Long: benchDetails},
 	}
 }
 

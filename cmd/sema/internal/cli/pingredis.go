@@ -47,7 +47,7 @@ var redisNeeds = []struct {
 var clusterPublish = []string{"SPUBLISH $kinbox x", "PUBSUB SHARDNUMSUB $kinbox"}
 
 func (r *pingRedis) trip(ctx context.Context) error {
-	err := r.at.Redis.Ping(ctx).Err()
+	err := r.at.redis.Ping(ctx).Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
@@ -84,10 +84,10 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 func (r *pingRedis) nodes(ctx context.Context) (list []*redisNode, err error) {
 	user, _, _ := strings.Cut(r.at.user, ":")
 	user = cmp.Or(user, "default")
-	if rdb, ok := r.at.Redis.(*redis.Client); ok {
+	if rdb, ok := r.at.redis.(*redis.Client); ok {
 		return []*redisNode{{rdb, r.name, false, user}}, nil
 	}
-	cluster := r.at.Redis.(*redis.ClusterClient)
+	cluster := r.at.redis.(*redis.ClusterClient)
 	for i := range 1000 { // enough for all masters with a share of the slots
 		name := fmt.Sprint(r.name, ".", i)
 		master, err := cluster.MasterForKey(ctx, keyOf(name))

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema/engines/pgengine"
-	"sema/internal/measure"
 )
 
 const tryPostgres = "postgres://user@host:5432/database, and $PGPASSWORD or ~/.pgpass"
@@ -93,11 +92,7 @@ func openPostgres(a address) (*openEngine, error) {
 		pool.Close()
 		return nil, err
 	}
-	commit := func(ctx context.Context) error {
-		_, err := pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'sema', '')")
-		return err
-	}
-	return &openEngine{Store: measure.Store{Engine: e, Commit: commit}, address: a, pool: pool, pg: is, close: func() { _ = e.Close(); pool.Close() }}, nil
+	return &openEngine{Engine: e, address: a, pool: pool, pg: is, close: func() { _ = e.Close(); pool.Close() }}, nil
 }
 
 const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.

@@ -62,7 +62,7 @@ func (p *program) root(args ...string) *cobra.Command {
 		root.AddCommand(
 			p.acquireCommand(), p.renewCommand(),
 			p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
-			p.migrateCommand(), p.pingCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
+			p.migrateCommand(), p.pingCommand(), p.versionCommand(),
 		)
 		root.AddCommand(topics()...)
 		for _, op := range operations {

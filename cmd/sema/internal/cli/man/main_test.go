@@ -35,7 +35,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	main, err := os.ReadFile(filepath.Join(dir, "sema.1"))
-	if err != nil || !strings.Contains(string(main), "Topics: sema-bench-details(1), sema-engines(1)") {
+	if err != nil || !strings.Contains(string(main), "Topics: sema-engines(1), sema-exit-codes(1)") {
 		t.Errorf("sema.1 names no topics: %v", err)
 	}
 }
