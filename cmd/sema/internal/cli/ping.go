@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"sema"
@@ -28,8 +31,7 @@ Each line about a need begins with one of
   unknown  this connection cannot find out
   missing  sema does not work, or not all of it; the exit code is 69
 
-A server with tokens writes a line into its audit log if the token is not an
-admin's: ping asks for the rights that it may lack.`
+A server with an audit log may write a line about what the token has no right to.`
 
 func (p *program) pingCommand() *cobra.Command {
 	cmd := p.newCommand("ping [flags]", "Check the engine: answer time, version, rights", pingHelp,
@@ -37,7 +39,7 @@ func (p *program) pingCommand() *cobra.Command {
 	p.jsonFlag(cmd, `ping prints an object:
   engine (file, redis, sentinel, cluster, postgres, http), address (without
     secrets), version ("": the engine does not tell it; of files the type of the
-    file system), round_trip_seconds (median of nine)
+    file system), round_trip_seconds (median of nine looks; 0: all failed)
   checks: list of what, state (ok, risk, unknown, missing), detail, try`)
 	return cmd
 }
@@ -66,19 +68,10 @@ type pingJSON struct {
 	Checks    []check `json:"checks"`
 }
 
-// pinged is an engine as ping asks it.
-type pinged interface {
-	// look fails as the commands fail that look at a semaphore: with an *engine.Error.
-	look(ctx context.Context) error
-	// trip asks the cheapest question. An answer that refuses it is an answer.
-	trip(ctx context.Context) error
-	// checks returns the version, "" if the engine does not tell it, and what sema needs.
-	checks(ctx context.Context) (version string, list []check)
-	// close frees what it opened itself.
-	close()
-}
+// pingPrefix begins the name of a semaphore that nobody uses.
+const pingPrefix = "sema-ping-"
 
-// pingTrips is how many round trips are measured; an odd number.
+// pingTrips is how many answers are timed; an odd number.
 const pingTrips = 9
 
 func (p *program) ping(ctx context.Context) error {
@@ -89,22 +82,32 @@ func (p *program) ping(ctx context.Context) error {
 	defer at.close()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTime)
 	defer cancel()
-	of := p.pinged(at)
-	defer of.close()
-	failed := of.look(ctx)
+	name := pingPrefix + strings.ToLower(rand.Text()[:8])
+	o, err := sema.Operate(at.Engine, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = o.Close() }() // the answer is there
+	trip, failed := medianTrip(ctx, o)
+	failed = unreachable("ping", "", failed)
 	if failure, ok := errors.AsType[*engine.Error](failed); ok && failure.Temporary {
 		return failed
 	}
-	doc := pingJSON{Engine: at.kind, Address: at.shown()}
-	trip, err := medianTrip(ctx, of.trip)
-	switch {
-	case err != nil && failed != nil: // which says more of the same
-		return failed
-	case err != nil:
-		return unreachable("ping", "", &engine.Error{Op: "ping", Err: err, Hint: "check that the server runs and the address is right"})
+	doc := pingJSON{Engine: at.kind, Address: at.shown(), RoundTrip: trip.Seconds()}
+	switch at.kind {
+	case "file":
+		doc.Version, doc.Checks = pingFiles(at.dir, name)
+	case "http":
+		c, err := pingServer(ctx, at.Engine, o, failed)
+		if err != nil {
+			return err
+		}
+		doc.Checks, failed = []check{c}, nil
+	case "postgres":
+		doc.Version, doc.Checks = pingPostgres(ctx, at)
+	default:
+		doc.Version, doc.Checks = pingRedis(ctx, at, name)
 	}
-	doc.RoundTrip = trip.Seconds()
-	doc.Version, doc.Checks = of.checks(ctx)
 	missing := func(c check) bool { return c.State == checkMissing }
 	if failed != nil && !slices.ContainsFunc(doc.Checks, missing) {
 		doc.Checks = append(doc.Checks, checkOf("look at a semaphore", failed))
@@ -122,37 +125,13 @@ func (p *program) ping(ctx context.Context) error {
 	return nil
 }
 
-// pinged is the engine that at opened.
-func (p *program) pinged(at *openEngine) pinged {
-	name := "sema-ping-" + strings.ToLower(rand.Text()[:8])
-	looks := pingLook{at.Engine, name}
-	switch at.kind {
-	case "file":
-		return &pingFiles{looks, at.dir}
-	case "http":
-		return newPingServer(at.address, p.getenv("SEMA_SERVER_TOKEN"))
-	case "postgres":
-		return &pingPostgres{looks, at.pool, at.pg}
-	}
-	return &pingRedis{looks, at}
-}
-
-// pingLook looks at a semaphore that nobody uses.
-type pingLook struct {
-	engine sema.Engine
-	name   string
-}
-
-func (l pingLook) look(ctx context.Context) error { return look(ctx, l.engine, "ping", l.name) }
-
-func (pingLook) close() {}
-
-// medianTrip measures round trips. The first one may open a connection and does not count.
-func medianTrip(ctx context.Context, trip func(context.Context) error) (time.Duration, error) {
+// medianTrip times looks at a semaphore that nobody uses. The first one may open a
+// connection and does not count.
+func medianTrip(ctx context.Context, o *sema.Operator) (time.Duration, error) {
 	var all []time.Duration
 	for range pingTrips + 1 {
 		began := time.Now()
-		if err := trip(ctx); err != nil {
+		if _, err := o.State(ctx); !errors.Is(err, sema.ErrNotFound) {
 			return 0, err
 		}
 		all = append(all, time.Since(began))
@@ -160,6 +139,61 @@ func medianTrip(ctx context.Context, trip func(context.Context) error) (time.Dur
 	all = all[1:]
 	slices.Sort(all)
 	return all[pingTrips/2], nil
+}
+
+// remote are the file systems that other hosts may share.
+var remote = []string{"nfs", "cifs", "smb2", "9p", "ceph", "afs", "fuse", "smbfs", "afpfs", "webdav"}
+
+func pingFiles(dir, name string) (version string, list []check) {
+	file := filepath.Join(dir, name+".tmp")
+	write := checkOf("write files in the directory", cmp.Or(os.WriteFile(file, []byte("sema ping\n"), 0o600), os.Remove(file)))
+	if write.State != checkOK {
+		write.Try = "file:///dir, a directory of this user on a local disk with room"
+	}
+	list = append(list, write)
+	version = fileSystem(dir)
+	if slices.Contains(remote, version) {
+		list = append(list, check{"rely on file locks", checkRisk, version + " may be on another host", "file:///dir on a local disk, or another engine"})
+	}
+	return version, list
+}
+
+// pingServer finds out the right of the token, by a call for administrators that changes
+// nothing: there is no such semaphore. failed is the error of a look at it.
+func pingServer(ctx context.Context, e sema.Engine, o *sema.Operator, failed error) (check, error) {
+	c := check{What: "take permits and set limits", State: checkOK}
+	if failed != nil {
+		if _, err := e.List(ctx); err != nil {
+			return c, failed
+		}
+		c.State, c.Detail = checkUnknown, "the token is for semaphores of other names than "+pingPrefix
+		return c, nil
+	}
+	if err := o.Unpause(ctx); !errors.Is(err, sema.ErrNotFound) {
+		c.What, c.Detail = "take permits", err.Error()
+		if strings.Contains(c.Detail, "has the right read") {
+			c.State, c.Try = checkRisk, "a token with the right use for sema run"
+		}
+	}
+	return c, nil
+}
+
+// pingPostgres looks for rights to write. Without the table, or the right to read it, the look
+// at a semaphore fails and says so.
+func pingPostgres(ctx context.Context, at *openEngine) (version string, _ []check) {
+	name, user, standby, lacking := at.pg.table(), "", false, []string{}
+	err := at.pool.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(), current_user::text,
+  array(SELECT verb FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS verb WHERE NOT has_table_privilege(to_regclass($1::text), verb))`,
+		name).Scan(&version, &standby, &user, &lacking)
+	write := checkOf("write to the table "+name, err)
+	if standby {
+		write.State, write.Detail, write.Try = checkMissing, "the server is a standby", "the primary; target_session_attrs=read-write in the URL finds it"
+	}
+	if verbs := strings.Join(lacking, ", "); verbs != "" {
+		user = pgx.Identifier{user}.Sanitize()
+		write.State, write.Detail, write.Try = checkMissing, user+" has no right to "+verbs, fmt.Sprintf("GRANT %s ON %s TO %s", verbs, name, user)
+	}
+	return strings.TrimSpace("PostgreSQL " + version), []check{write}
 }
 
 // checkOf is a check that err failed; nil: it is ok.
@@ -182,8 +216,10 @@ func (p *program) writePing(doc pingJSON) error {
 		return p.writeJSON(doc)
 	}
 	return p.write("%s", aligned(func(t io.Writer) {
-		version := printable(cmp.Or(doc.Version, "unknown"), 60)
-		fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\nround trip\t%.2f ms, median of %d\n", doc.Engine, doc.Address, version, doc.RoundTrip*1000, pingTrips)
+		fmt.Fprintf(t, "engine\t%s %s\nversion\t%s\n", doc.Engine, doc.Address, printable(cmp.Or(doc.Version, "unknown"), 60))
+		if doc.RoundTrip > 0 {
+			fmt.Fprintf(t, "round trip\t%.2f ms, median of %d\n", doc.RoundTrip*1000, pingTrips)
+		}
 		for _, c := range doc.Checks {
 			line := c.What
 			if c.Detail != "" {
