@@ -33,17 +33,11 @@ func (p *program) helpCommand() *cobra.Command {
 }
 
 func noCommand(root *cobra.Command, name string) error {
-	var known []string
-	for _, c := range root.Commands() {
-		switch {
-		case isTopic(c):
-			known = append(known, "help "+c.Name())
-		case c.IsAvailableCommand():
-			known = append(known, c.Name())
-		}
+	try := "sema --help"
+	if meant := root.SuggestionsFor(name); len(meant) > 0 {
+		try = "sema " + strings.Join(meant, ", or sema ")
 	}
-	topics := tryNearest("help "+name, known, "sema ", "", "sema --help")
-	return usage(tryNearest(name, known, "sema ", "", topics), "there is no command %q", printable(name, 60))
+	return usage(try, "there is no command %q", printable(name, 60))
 }
 
 // refuseOthers has "sema completion" refuse a shell that it does not know: cobra prints
@@ -55,11 +49,7 @@ func refuseOthers(root *cobra.Command) {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		var shells []string
-		for _, s := range cmd.Commands() {
-			shells = append(shells, s.Name())
-		}
-		return usage(tryNearest(args[0], shells, "sema completion ", "", "sema completion --help"), "there is no completion for %q", printable(args[0], 60))
+		return usage("sema completion --help", "there is no completion for %q", printable(args[0], 60))
 	}
 }
 

@@ -31,7 +31,6 @@ func topics() []*cobra.Command {
 		{Use: "engines", Short: "Where semaphores live: URLs, passwords, outages", Long: enginesHelp},
 		{Use: "exit-codes", Short: "Exit codes of all commands, and errors as JSON", Long: exitCodesHelp},
 		{Use: "run-details", Short: "Environment, signals, lost permits and processes of sema run", Long: runDetails},
-		{Use: "serve-details", Short: "Token file, restarts, audit log and history of sema serve", Long: serveDetails},
 	}
 }
 

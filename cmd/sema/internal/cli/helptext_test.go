@@ -98,15 +98,3 @@ func flagsOf(c *cobra.Command) map[string]bool {
 	}
 	return names
 }
-
-func TestNearest(t *testing.T) {
-	words := []string{"newest", "adopt", "refuse", "limit", "unpause", "pause", "ls", "rm", "url"}
-	for word, want := range map[string]string{
-		"nwest": "newest", "NEWEST": "newest", "adpot": "adopt", "refus": "refuse", "limti": "limit", "puase": "pause",
-		"unpuase": "unpause", "new": "newest", "lss": "ls", "r": "rm", "frobnicate": "", "": "", "ulr": "url", "maybe": "",
-	} {
-		if got := strings.Join(nearest(word, words), " "); got != want {
-			t.Errorf("%q: %q, want %q", word, got, want)
-		}
-	}
-}

@@ -53,6 +53,8 @@ func (p *program) root(args ...string) *cobra.Command {
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
 	}
 	showVersion := false
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
@@ -95,6 +97,14 @@ func (p *program) root(args ...string) *cobra.Command {
 	root.AddCommand(helpCommand)
 	p.helpOfNothing(root)
 	return root
+}
+
+// flagError is the program's error for flags that cannot be read.
+func flagError(cmd *cobra.Command, err error) error {
+	if own, ok := errors.AsType[*usageError](err); ok {
+		return own
+	}
+	return usage(cmd.CommandPath()+" --help", "%s", printable(flagText(err), 200))
 }
 
 // flagText is the error of a flag without strconv's words.

@@ -33,9 +33,10 @@ JSON, and to sema itself, as an engine.
 
 For clients on other hosts the server needs a token file. Each line is
   NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
+with expires=2027-01-31 behind it if the token ends. SECRET has 16 characters or more.
 TERM and INT end the server. The log goes to standard error. / is the dashboard.
 
-sema help serve-details says more: tokens, restarts, paths, audit log, history.`
+docs/serve.md says more: tokens, restarts, paths, audit log, history.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
@@ -206,7 +207,7 @@ func withTokens(path string, read func(io.Reader) error) error {
 		return err
 	}
 	if err := read(in); err != nil {
-		return usage("sema help serve-details", "%v", err)
+		return usage("sema serve --help", "%v", err)
 	}
 	return nil
 }
@@ -235,7 +236,7 @@ func checkListen(address string, tokens bool) error {
 		return usage("--listen "+defaultListen, "--listen %s: want HOST:PORT, or :PORT for all addresses", printable(address, 100))
 	}
 	if !tokens && !loopback(address) {
-		return usage("--token-file FILE; sema help serve-details has its form", "--listen %s lets other hosts in, so a token file is needed", printable(address, 100))
+		return usage("--token-file FILE; sema serve --help has its form", "--listen %s lets other hosts in, so a token file is needed", printable(address, 100))
 	}
 	return nil
 }

@@ -66,11 +66,6 @@ terminal, a wait of more than a second shows a line with position, holders and
 time. A run inside a run of the same name that could never get its permit,
 because the outer run has it, fails with exit code 64.
 
-Limits that find themselves. With --adapt 2:200 the limit moves between 2 and
-200. An exit code of --overload-exit says that the limited thing was overloaded,
-and the limit shrinks. It grows while all goes well and somebody waits. See
-sema adapt.
-
 Signals. The command gets what the terminal or "kill %1" sends to the job; ^C,
 ^\, ^Z, bg and fg work as without sema. If INT, TERM, HUP, QUIT, USR1 or USR2
 reaches sema alone, sema passes it on to the command's first process. If a
@@ -109,41 +104,3 @@ Processes elsewhere. On macOS and BSD the command has a process group of its
 own, which gets the terminal. sema kills only that group, and the group runs on
 if sema is killed. Windows has no process groups and signals: on loss sema kills
 the command's first process.`
-
-const serveDetails = `Token file. Each line is
-  NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
-and may end with expires=2027-01-31, the first day on which the token is no
-longer valid.
-  NAME    1 to 16 lower-case letters and digits; two lines with one NAME give it
-          two secrets
-  read    look
-  use     acquire, renew, release; and read
-  admin   set limits, pause, revoke, remove; and use
-  PREFIX  the token is for names that begin with it; *: for all names
-  SECRET  at least 16 characters
-  HEX     the SHA-256 of the secret
-A client shows NAME.SECRET: in $SEMA_SERVER_TOKEN, or in the header
-"Authorization: Bearer NAME.SECRET". Other users must not be able to read the
-token file and the key of the certificate. The server reads the token file and
-the certificate again when they change. If they are wrong then, the old ones
-stay valid.
-
-Restarts. On TERM and INT the server tells waiters to ask again, and ends when
-the current requests are done, after at most ten seconds. Leases are kept by the
-engine, so a restart takes no permit away.
-
-Paths. GET /v1/openapi.json describes the API. /healthz answers while the
-process lives, /readyz while the engine answers. / is the dashboard, for
-browsers. /metrics is for Prometheus; the server looks at the engine for it only
-after the first request.
-
-Audit log. Each line is a JSON object about a change by an operator, or about a
-request that was refused for want of a right:
-  time, who (name of the token), from, what (limit, unset-limit, set-key,
-  unset-key, pause, unpause, revoke, release, remove, adapt, refused, missed),
-  name, permit, caller, limit, caps, key, cap, share, request, lines, result
-
-History. The dashboard shows who held what when, for an hour. For that the
-server looks at all semaphores every five seconds. With --history 72h
---history-file FILE the history goes back three days and outlives the server.
---history 0 keeps none.`

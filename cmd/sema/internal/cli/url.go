@@ -3,12 +3,10 @@ package cli
 import (
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,11 +58,7 @@ func parseAddress(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	a, known := kinds[strings.ToLower(scheme)]
 	if !ok || !known {
-		try := tryURL
-		if ok {
-			try = tryNearest(scheme, slices.Sorted(maps.Keys(kinds)), "", "://", tryURL)
-		}
-		return a, usage(try, "the URL %s is of no known kind", redact(raw))
+		return a, usage(tryURL, "the URL %s is of no known kind", redact(raw))
 	}
 	a.raw = raw
 	if a.kind == "http" { // the engine reads it
