@@ -17,6 +17,7 @@ func TestAHeavierCallerGetsWhatIsKeptDuringACall(t *testing.T) {
 		if err := operator(t, e).Set(t.Context(), sema.Rule{Limit: 3}); err != nil {
 			t.Fatal(err)
 		}
+		_ = acquire(t, s).Release() // from now on callers come soon after a release
 		p, q := acquire(t, s), acquire(t, s)
 		if err := q.Release(); err != nil { // it is kept
 			t.Fatal(err)
@@ -26,6 +27,26 @@ func TestAHeavierCallerGetsWhatIsKeptDuringACall(t *testing.T) {
 		synctest.Wait()
 		if _, err := s.Acquire(t.Context(), sema.Weight(2)); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A caller that comes alone keeps nothing: a program that ends without Close then leaves nothing to its lease. From
+// the second of a row of callers on permits are kept, until none comes for as long as Keep.
+func TestOnlyARowOfCallersKeeps(t *testing.T) {
+	const keep = 20 * time.Millisecond
+	bubble(t, &sema.Options{Keep: keep}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		for _, c := range []struct {
+			after time.Duration
+			used  int
+		}{{0, 0}, {keep / 2, 1}, {keep / 2, 1}, {10 * keep, 0}, {keep, 0}, {keep - 1, 1}} {
+			time.Sleep(c.after)
+			if err := acquire(t, s).Release(); err != nil {
+				t.Fatal(err)
+			}
+			if st, err := s.State(t.Context()); err != nil || st.Used != c.used {
+				t.Errorf("%v after the last release: %d held after the next one, %v; want %d", c.after, st.Used, err, c.used)
+			}
 		}
 	})
 }

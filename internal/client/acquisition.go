@@ -54,6 +54,7 @@ type Acquisition struct {
 	wait    bool // queue if need be
 	resumed bool // it takes up a permit that another acquisition made
 	had     bool // the caller has, or had, the permit
+	soon    bool // the caller came within Config.Keep of a release
 
 	waiting        bool // in its line, between these
 	earlier, later *Acquisition

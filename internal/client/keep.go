@@ -20,6 +20,7 @@ type keeping struct {
 	overruled bool          // a recall came while the call in flight was on its way
 	room      bool          // callers of other keys wait for weight of their own key
 	used      bool          // permits were passed on since the last call
+	row       time.Duration // until when a caller comes soon after a release
 }
 
 // passing reports whether this client's permits may pass from caller to caller.
@@ -122,7 +123,8 @@ func (k *keeping) wantsToKeep() time.Duration {
 
 // handOn passes a released permit to the oldest caller of its key that waits, or
 // keeps it for the next one. It does neither while callers of other keys wait here,
-// unless they wait for weight of their own key.
+// unless they wait for weight of their own key. It keeps only the permit of a caller that came within
+// Config.Keep of a release: so a program that acquires once, and ends without Close, keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.mayLeave(now, c) {
 		return false
@@ -137,7 +139,7 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	switch {
 	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
 		m.passOn(now, c, first)
-	case first == nil && m.cfg.Keep > 0:
+	case first == nil && c.holder != nil && c.holder.soon:
 		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
 	default:
 		return false

@@ -121,7 +121,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
-	a.came = m.came
+	a.came, a.soon = m.came, now < m.keeping.row
 	m.expect(now)
 }
 
@@ -166,6 +166,7 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 // permit stays here, for another caller: then it has been released already.
 func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	c := a.claim
+	defer func() { m.keeping.row = now + m.cfg.Keep }()
 	if c != nil && a.state == Held {
 		if now >= c.valid {
 			m.lose(c, NotRenewed)
