@@ -48,6 +48,11 @@ func (j *judge) look(*rapid.T) {
 	}
 }
 
+func clientOf(id string) string {
+	client, _, _ := strings.Cut(id, "-")
+	return client
+}
+
 // compare compares the whole state, read in one step.
 func (j *judge) compare() {
 	ctx := context.Background()
@@ -102,11 +107,12 @@ func decoded(t failer, state *redis.Cmd) *reading {
 }
 
 func same(t failer, now int64, r *reading, want engine.State, others map[engine.ID]bool, who func(client string) string) {
-	got, _ := r.state()
-	describe(&got, func(client string) (c engine.Client) {
-		_ = json.Unmarshal([]byte(who(client)), &c)
-		return c
-	})
+	got := r.state()
+	for client, list := range undescribed(&got) {
+		for _, c := range list {
+			_ = json.Unmarshal([]byte(who(client)), c)
+		}
+	}
 	if got = anonymous(got, others); !reflect.DeepEqual(got, want) {
 		t.Fatalf("at %d\nscript %+v\nledger %+v", now, got, want)
 	}

@@ -14,17 +14,18 @@ func TestTail(t *testing.T) {
 	for _, c := range []struct {
 		tail string
 		who  engine.Client
-		ok   bool
 	}{
 		{},
 		{tail: "p1.1"},
 		{tail: "p1.1\x00"},
-		{tail: "\x00\x00", ok: true},
-		{tail: "p1.1\x00p2.1\x00{", ok: true},
-		{tail: "p1.1\x00\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}, ok: true},
+		{tail: "\x00\x00"},
+		{tail: "p1.1\x00p2.1\x00{"},
+		{tail: "p1.1\x00\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}},
 	} {
-		if who, ok := ownClient(c.tail); who != c.who || ok != c.ok {
-			t.Errorf("%q: %+v, %v; want %+v, %v", c.tail, who, ok, c.who, c.ok)
+		for key, entry := range map[string]string{"": "q", "acme": "Qacme\x00"} {
+			if is, who := behind(entry+c.tail, 1); is != key || who != c.who {
+				t.Errorf("%q: %q, %+v; want %q, %+v", entry+c.tail, is, who, key, c.who)
+			}
 		}
 	}
 }

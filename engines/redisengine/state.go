@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -55,8 +56,8 @@ func (s *session) readState(ctx context.Context) (engine.State, error) {
 	if err != nil {
 		return engine.State{}, err
 	}
-	st, clients := r.state()
-	return st, s.readClients(ctx, &st, clients)
+	st := r.state()
+	return st, s.readClients(ctx, &st)
 }
 
 // clock returns the server's time in microseconds. A script with a key makes the whole pipeline go
@@ -110,10 +111,29 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 	}
 }
 
-// readClients reads the descriptions of clients and adds them to st.
-func (s *session) readClients(ctx context.Context, st *engine.State, clients []string) error {
-	who := make(map[string]engine.Client, len(clients))
-	for part := range slices.Chunk(clients, defaultReadSize) {
+// undescribed returns the empty descriptions in st, by client. Named permits and tickets
+// have descriptions of their own.
+func undescribed(st *engine.State) map[string][]*engine.Client {
+	list := map[string][]*engine.Client{}
+	add := func(id string, c *engine.Client) {
+		if *c == (engine.Client{}) {
+			client, _, _ := strings.Cut(id, "-")
+			list[client] = append(list[client], c)
+		}
+	}
+	for i := range st.Holders {
+		add(st.Holders[i].ID, &st.Holders[i].Client)
+	}
+	for i := range st.Waiters {
+		add(st.Waiters[i].ID, &st.Waiters[i].Client)
+	}
+	return list
+}
+
+// readClients reads the missing descriptions of clients and adds them to st.
+func (s *session) readClients(ctx context.Context, st *engine.State) error {
+	missing := undescribed(st)
+	for part := range slices.Chunk(slices.Collect(maps.Keys(missing)), defaultReadSize) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -128,34 +148,14 @@ func (s *session) readClients(ctx context.Context, st *engine.State, clients []s
 			return err
 		}
 		for i, c := range part {
-			var is engine.Client
-			_ = json.Unmarshal([]byte(texts[i].Val()), &is) // foreign text: empty if it cannot be read
-			who[c] = is
+			var who engine.Client
+			_ = json.Unmarshal([]byte(texts[i].Val()), &who) // foreign text: empty if it cannot be read
+			for _, to := range missing[c] {
+				*to = who
+			}
 		}
 	}
-	describe(st, func(client string) engine.Client { return who[client] })
 	return nil
-}
-
-// describe adds the clients' descriptions to st. Named permits and tickets have
-// their own already.
-func describe(st *engine.State, who func(client string) engine.Client) {
-	for i := range st.Holders {
-		if h := &st.Holders[i]; h.Client == (engine.Client{}) {
-			h.Client = who(clientOf(h.ID))
-		}
-	}
-	for i := range st.Waiters {
-		if w := &st.Waiters[i]; w.Client == (engine.Client{}) {
-			w.Client = who(clientOf(w.ID))
-		}
-	}
-}
-
-// clientOf returns the client of a valid id.
-func clientOf(id string) string {
-	client, _, _ := strings.Cut(id, "-")
-	return client
 }
 
 // reading is a state during its assembly from parts.
@@ -191,26 +191,17 @@ func isTicket(value string) bool {
 	return len(value) >= ticketSize && (value[0] == 'q' || value[0] == 'Q')
 }
 
-// keyOf returns the key of a permit or ticket, and the tail. size is permitSize or
-// ticketSize.
-func keyOf(value string, size int) (key, tail string) {
-	if value[0] >= 'a' {
-		return "", value[size:]
+// behind reads what follows a permit or ticket, which has size bytes: its key, and the
+// description in the tail of a named one.
+func behind(value string, size int) (key string, who engine.Client) {
+	text := value[size:]
+	if value[0] < 'a' {
+		key, text, _ = strings.Cut(text, "\x00")
 	}
-	key, tail, _ = strings.Cut(value[size:], "\x00")
-	return key, tail
-}
-
-// ownClient reads the description in the tail of a named permit or ticket;
-// false if there is no tail.
-func ownClient(tail string) (who engine.Client, ok bool) {
-	_, text, _ := strings.Cut(tail, "\x00") // the session
-	_, text, ok = strings.Cut(text, "\x00") // its rival
-	if !ok {
-		return who, false
-	}
-	_ = json.Unmarshal([]byte(text), &who) // foreign text: empty if it cannot be read
-	return who, true
+	_, text, _ = strings.Cut(text, "\x00") // the session
+	_, text, _ = strings.Cut(text, "\x00") // its rival
+	_ = json.Unmarshal([]byte(text), &who) // empty without a tail, and if foreign text cannot be read
+	return key, who
 }
 
 // permits returns the ids of the permits in a result of HSCAN.
@@ -295,10 +286,9 @@ func (r *reading) add(now int64, found []string, ends []float64) {
 	}
 }
 
-// state returns the assembled state, and the clients whose descriptions it needs. All
-// times are moved to the moment r.now: a lease that was read later gets an earlier end, so
-// that the time left stays as it was read.
-func (r *reading) state() (st engine.State, clients []string) {
+// state returns the assembled state. All times are moved to the moment r.now: a lease that
+// was read later gets an earlier end, so that the time left stays as it was read.
+func (r *reading) state() engine.State {
 	s, ended := r.Snapshot, 0
 	waits := map[string]bool{}
 	for name, e := range r.entries {
@@ -306,15 +296,13 @@ func (r *reading) state() (st engine.State, clients []string) {
 		if err != nil {
 			continue // not ours
 		}
-		later, named := e.now-r.now, false
+		later := e.now - r.now
 		number := func(at int) int64 { return int64(numberAt(e.value[at:])) }
 		is := ledger.Recorded{ID: id}
 		switch {
 		case isPermit(e.value) && e.end > 0:
 			is.End, is.Token, is.Since, is.Slot, is.Revoked = e.end-later, number(1), number(9)-later, int(number(17)), e.value[0]|0x20 == 'r'
-			var tail string
-			is.Key, tail = keyOf(e.value, permitSize)
-			is.Client, named = ownClient(tail)
+			is.Key, is.Client = behind(e.value, permitSize)
 			s.Holders = append(s.Holders, is)
 			if e.end <= r.now {
 				ended += id.Weight // no step has removed it yet
@@ -322,20 +310,13 @@ func (r *reading) state() (st engine.State, clients []string) {
 		case isTicket(e.value):
 			is.End, is.Place = number(1)-later, number(9)
 			is.Behind = int(binary.LittleEndian.Uint32([]byte(e.value[17:])))
-			var tail string
-			is.Key, tail = keyOf(e.value, ticketSize)
-			is.Client, named = ownClient(tail)
+			is.Key, is.Client = behind(e.value, ticketSize)
 			s.Waiters = append(s.Waiters, is)
 			key, _ := protocol.SplitCounted(is.Key)
 			waits[key], waits[key+engine.KeySeparator] = true, true
 			for above := engine.Key(key); above != ""; above = above.Above() {
 				waits[string(above)] = true
 			}
-		default:
-			continue
-		}
-		if !named && is.End > r.now {
-			clients = append(clients, id.Client)
 		}
 	}
 	slices.SortFunc(s.Waiters, func(a, b ledger.Recorded) int {
@@ -348,11 +329,10 @@ func (r *reading) state() (st engine.State, clients []string) {
 	for i := range s.Keys {
 		s.Keys[i].Full = s.Keys[i].Full && waits[s.Keys[i].Name]
 	}
-	st = ledger.Load(s).State(r.now)
+	st := ledger.Load(s).State(r.now)
 	st.Auto = r.auto
 	if !r.whole {
 		st.Used = r.used - ended
 	}
-	slices.Sort(clients)
-	return st, slices.Compact(clients)
+	return st
 }
