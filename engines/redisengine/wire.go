@@ -18,27 +18,14 @@ import (
 // This file encodes calls, and decodes replies and notifications; lua/words.lua
 // describes the same formats for the scripts.
 
-// Flags of a run of requests, and marks of a call.
+// Kinds and flags of a run of requests, and marks of a call.
 const (
-	waitFlag = 1 << iota
-	unfairFlag
-	strictFlag
-	slotFlag
-	pinFlag    // of SetLimit
-	againFlag  // of Ask
-	anewFlag   // of Ask
-	othersFlag // of Release: the permit belongs to another client, or is named
-
-	tokenFlag  = pinFlag    // of Renew and Release: the tokens follow
-	newestFlag = pinFlag    // of Ask
-	mineFlag   = againFlag  // of Release and Renew
-	autoFlag   = anewFlag   // of SetLimit
-	namedFlag  = othersFlag // of Ask: the descriptions follow
-
 	askKeyed  = 100 // the kind of an Ask with a key, or with caps of keys
 	askPooled = 101 // the kind of an Ask with pools
 	setCaps   = 105 // the kind of a SetLimit with caps of keys
 	setPools  = 106 // the kind of a SetLimit with pools
+
+	tokenFlag = 16 // of Renew and Release: the tokens follow
 
 	fenceMark = 1
 	passMark  = 2
@@ -78,55 +65,47 @@ type terms struct {
 
 func (w *words) termsOf(r *protocol.Request) terms {
 	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
-	t.flag(r.ID.Slot, slotFlag)
-	switch r.Kind {
+	switch slot := r.ID.Slot; r.Kind {
 	case protocol.Ask:
 		t.ticket = r.Ticket
-		t.flag(r.Wait, waitFlag)
-		t.flag(r.Unfair, unfairFlag)
-		t.flag(r.Strict, strictFlag)
-		t.flag(r.Again, againFlag)
-		t.flag(r.Anew, anewFlag)
-		t.flag(r.Newest, newestFlag)
-		t.flag(r.Who != nil, namedFlag)
-	case protocol.Renew:
-		t.flag(r.Token > 0, tokenFlag)
-		t.flag(r.Mine, mineFlag)
-	case protocol.Release:
-		t.flag(r.Token > 0, tokenFlag)
-		t.flag(r.Mine, mineFlag)
-		t.flag(r.ID.Client != w.client, othersFlag)
+		t.flags = bits(r.Wait, r.Unfair, r.Strict, slot, r.Newest, r.Again, r.Anew, r.Who != nil)
+		if namesKeys(*r) {
+			if t.kind, t.caps, t.pools = askKeyed, r.Caps, r.Pools; r.Pools != "" {
+				t.kind = askPooled
+			}
+		}
+	case protocol.Renew, protocol.Release:
+		others := r.Kind == protocol.Release && r.ID.Client != w.client // it belongs to another client, or is named
+		t.flags = bits(false, false, false, slot, r.Token > 0, r.Mine, false, others)
+	case protocol.Revoke:
+		t.flags = bits(false, false, false, slot)
 	case protocol.SetLimit:
-		t.flag(r.Pin, pinFlag)
-		t.flag(r.Auto != nil, autoFlag)
+		t.flags = bits(false, false, false, false, r.Pin, false, r.Auto != nil)
 		t.weight = 0
 		if t.pools = r.Pools; r.Pools != "" {
 			t.kind = setPools
 		} else if r.Caps != (engine.Caps{}) {
 			t.kind = setCaps
 		}
-		if t.kind != protocol.SetLimit {
-			for i, c := range r.Caps {
-				if c != 0 {
-					t.caps[i] = 1 + max(0, c)
-				}
+		for i, c := range r.Caps {
+			if c != 0 {
+				t.caps[i] = 1 + max(0, c)
 			}
 		}
 	case protocol.SetKey:
 		t.limit, t.weight = r.Cap, r.Share
 	}
-	if r.Kind == protocol.Ask && namesKeys(*r) {
-		if t.kind, t.caps, t.pools = askKeyed, r.Caps, r.Pools; r.Pools != "" {
-			t.kind = askPooled
-		}
-	}
 	return t
 }
 
-func (t *terms) flag(on bool, flag byte) {
-	if on {
-		t.flags |= flag
+// bits returns flags as a number, the first one as its lowest bit. lua/words.lua has their order.
+func bits(flags ...bool) (b byte) {
+	for i, on := range flags {
+		if on {
+			b |= 1 << i
+		}
 	}
+	return b
 }
 
 // namesKeys reports whether a request names a key that shares the semaphore, or sets
@@ -192,7 +171,7 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 				if t.kind != protocol.Ask {
 					w.buf = appendName(w.buf, r.Key)
 				}
-			case t.kind != protocol.SetLimit && t.kind < setCaps && t.flags&tokenFlag != 0:
+			case (t.kind == protocol.Renew || t.kind == protocol.Release) && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
 		}
