@@ -242,7 +242,7 @@ func (d *direct) try(ctx context.Context, rs ...protocol.Request) (protocol.Repl
 }
 
 // whole is the context of steps that nobody repeats. It cannot be cancelled, so only
-// the client's timeouts bound the call: quickAttempt does not apply.
+// the client's timeouts bound the call.
 var whole = context.Background()
 
 func (d *direct) do(rs ...protocol.Request) []protocol.Answer {

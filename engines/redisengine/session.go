@@ -30,10 +30,10 @@ type session struct {
 
 	// Only Step uses these fields, and Step is never called concurrently.
 	words          words
-	noWait         []protocol.Request // the requests of firstWait; kept so that the memory is reused
-	describedUntil time.Time          // until when the server has the client's description
-	sub            *subscription      // nil: the session never waited, nor wanted to keep permits
-	cannotListen   bool               // an attempt to subscribe failed when the session wanted to keep permits
+	noWait         [1]protocol.Request // of firstWait; here so that a call allocates none
+	describedUntil time.Time           // until when the server has the client's description
+	sub            *subscription       // nil: the session never waited, nor wanted to keep permits
+	cannotListen   bool                // an attempt to subscribe failed when the session wanted to keep permits
 }
 
 // Client implements protocol.Session.
@@ -72,74 +72,28 @@ func (s *session) listens(ctx context.Context) bool {
 }
 
 // firstWait carries out a call with waiting asks for a session without a
-// subscription. It first sends the asks as asks that do not wait: most are
-// granted, and need no subscription. Before it queues the other asks, it
-// subscribes: so it misses no hand-off. If subscribing takes too long, the call
-// goes on: a client that asks again finds its permit.
+// subscription. It subscribes before it queues an ask: so it misses no hand-off.
+// An ask that comes alone is first sent as one that does not wait: most are
+// granted, and need no subscription. In other calls, and for named permits, that
+// would be wrong: a light ask could be granted before an earlier heavy one, and
+// an ask that does not wait drops the ticket of another session. If subscribing
+// takes too long, the call goes on: a client that asks again finds its permit.
 func (s *session) firstWait(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
-	if mayOvertake(c) {
-		if err := s.listen(ctx); err != nil {
-			return protocol.Reply{}, err
+	if len(c.Requests) == 1 && c.Requests[0].Who == nil {
+		noWait := c
+		s.noWait[0] = c.Requests[0]
+		s.noWait[0].Wait = false
+		noWait.Requests = s.noWait[:]
+		reply, err := s.step(ctx, noWait)
+		if err != nil || reply.Answers[0].Status != protocol.Refused {
+			return reply, err
 		}
-		return s.step(ctx, c)
-	}
-	noWait, again := c, protocol.Call{Number: c.Number, Keep: c.Keep}
-	s.noWait = append(s.noWait[:0], c.Requests...)
-	noWait.Requests = s.noWait
-	for i := range noWait.Requests {
-		noWait.Requests[i].Wait = false
-	}
-	reply, err := s.step(ctx, noWait)
-	if err != nil {
-		return reply, err
-	}
-	var at []int
-	for i, r := range c.Requests {
-		later := func(other protocol.Request) bool { return other.ID == r.ID }
-		if r.Wait && reply.Answers[i].Status == protocol.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
-			at = append(at, i)
-			again.Requests = append(again.Requests, r)
-		}
-	}
-	if len(at) == 0 {
-		return reply, nil
-	}
-	failed := func(err *engine.Error) (protocol.Reply, error) {
-		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests) // otherwise the first step has carried out some requests
-		return protocol.Reply{}, err
+		c.Fence = false // the first step has raised it
 	}
 	if err := s.listen(ctx); err != nil {
-		return failed(err)
+		return protocol.Reply{}, err
 	}
-	second, err := s.step(ctx, again)
-	if err != nil {
-		return failed(err.(*engine.Error))
-	}
-	for k, i := range at {
-		reply.Answers[i] = second.Answers[k]
-	}
-	reply.Limit, reply.Recheck = second.Limit, second.Recheck
-	reply.Unreachable, reply.Keep = second.Unreachable, second.Keep
-	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Refused })
-	reply.Notification.Merge(second.Notification)
-	return reply, nil
-}
-
-// mayOvertake reports whether firstWait must not send a call without waiting first.
-// That would be wrong in two cases: a light ask could be granted before an earlier
-// heavy one, because the heavy one has no ticket; and an ask for a named permit
-// that does not wait drops the ticket of another session.
-func mayOvertake(c protocol.Call) bool {
-	heaviest := 0
-	for _, r := range c.Requests {
-		if r.Kind == protocol.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
-			return true
-		}
-		if r.Kind == protocol.Ask && r.Wait {
-			heaviest = max(heaviest, r.ID.Weight)
-		}
-	}
-	return false
+	return s.step(ctx, c)
 }
 
 // listen subscribes the session to its inbox.
@@ -170,7 +124,7 @@ func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 		if args := s.words.encode(c, who); want > 0 && wantsReplicas(c) {
 			text, on, err = s.caller.replicated(ctx, &s.words, s.keys.state(), args)
 		} else {
-			text, err = s.caller.run(ctx, now, &s.words, args)
+			text, err = s.caller.run(ctx, &s.words, args)
 		}
 		if keyed || !redis.HasErrorPrefix(err, "SEMAKEYED") {
 			break

@@ -164,11 +164,13 @@ func TestContextsAreHeeded(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			s := session(t, closing(t, rdb), "x")
 			s.do(s.request(protocol.Ask, 1, time.Minute))
-			s.do(s.request(protocol.Renew, 1, time.Minute)) // so that caller.quick is set
 			proxy.Silence()
 			t.Cleanup(proxy.Resume)
-			for range 3 {
+			for _, timed := range []bool{true, false, false} {
 				ctx, cancel := context.WithCancel(context.Background())
+				if timed {
+					ctx = protocol.Until(time.Now().Add(200 * time.Millisecond))
+				}
 				time.AfterFunc(200*time.Millisecond, cancel) // by then the call is sent
 				_, err := s.try(ctx, s.request(protocol.Renew, 1, time.Minute))
 				var failed *engine.Error
@@ -232,8 +234,8 @@ func TestThousandsInOneCall(t *testing.T) {
 		}
 		return all
 	}
-	// A context that never ends: so many requests may take longer than
-	// quickAttempt. A call of a Semaphore has 500 requests at most.
+	// A context that never ends: so many requests take long. A call of a Semaphore has
+	// 500 requests at most.
 	do := func(rs []protocol.Request) []protocol.Answer {
 		reply, err := s.try(context.Background(), rs...)
 		expect.OK(t, err)
@@ -330,9 +332,7 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	taken := rdb.Conn()
 	defer func() { _ = taken.Close() }()
 	expect.OK(t, taken.Ping(t.Context()).Err())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err := s.try(ctx, s.request(protocol.Ask, 1, time.Minute))
+	_, err := s.try(protocol.Until(time.Now().Add(10*time.Millisecond)), s.request(protocol.Ask, 1, time.Minute))
 	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)
