@@ -166,7 +166,7 @@ func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {
 // The server keeps the description of a client at least as long as any of its
 // permits and tickets, with any mix of leases.
 func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
-	s := &session{who: "who"}
+	s := &session{}
 	now := time.Now()
 	for _, c := range []struct {
 		after, lease time.Duration
@@ -181,12 +181,12 @@ func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
 		{time.Hour, 0, false},
 	} {
 		now = now.Add(c.after)
-		who := s.describe(now, protocol.Call{Requests: []protocol.Request{{Kind: protocol.Ask, Lease: c.lease}}})
-		if said := who != nil; said != c.says {
+		keep := s.describe(now, protocol.Call{Requests: []protocol.Request{{Kind: protocol.Ask, Lease: c.lease}}})
+		if said := keep > 0; said != c.says {
 			t.Errorf("%v later, with a lease of %v: described: %v", c.after, c.lease, said)
 		}
-		if who != nil {
-			s.describedUntil = now.Add(who.keep)
+		if keep > 0 {
+			s.describedUntil = now.Add(keep)
 		}
 		if s.describedUntil.Before(now.Add(c.lease)) {
 			t.Errorf("a lease of %v outlives the description", c.lease)

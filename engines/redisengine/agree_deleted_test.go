@@ -25,7 +25,7 @@ func TestDeletedKeysHoldUpNobodyForGood(t *testing.T) {
 			c := j.next()
 			c.Requests = requests
 			w := words{keys: j.keys, client: client, keyed: true}
-			args := w.encode(c, nil)
+			args := w.encode(c, 0)
 			args[0], args[1] = "evalsha", b.step
 			b.rdb.Set(ctx, "now", j.now, 0)
 			if err := b.rdb.Do(ctx, args...).Err(); err != nil {

@@ -286,7 +286,7 @@ func newJudge(b *bench, crowd bool) *judge {
 		}
 	}
 	for n, client := range j.clients {
-		j.sessions[client] = &session{id: client, who: text(describer(n))}
+		j.sessions[client] = &session{id: client, words: words{who: text(describer(n))}}
 	}
 	j.ledger = ledger.Ledger{MostEnds: 128, Reach: func(client string) bool { return !j.dead[client] }}
 	j.pipe.FlushDB(context.Background())
@@ -328,7 +328,7 @@ func (j *judge) step(client string, c protocol.Call) protocol.Reply {
 	ctx := context.Background()
 	now, s := j.now, j.sessions[client]
 	j.notice(client, c)
-	who := s.describe(time.UnixMicro(now), c)
+	described := s.describe(time.UnixMicro(now), c)
 	want := j.ledger.Step(now, client, describer(j.place(client)), c)
 	wantTold := map[string]protocol.Notification{}
 	for other, n := range j.ledger.Notifications() {
@@ -339,14 +339,14 @@ func (j *judge) step(client string, c protocol.Call) protocol.Reply {
 	late := len(c.Requests) > 0 && want.Answers == nil
 	j.noticed(client, c, late, want, wantTold)
 	if late {
-		who = nil // a late call may send it or not
-	} else if who != nil {
-		s.describedUntil = time.UnixMicro(now).Add(who.keep)
+		described = 0 // a late call may send it or not
+	} else if described > 0 {
+		s.describedUntil = time.UnixMicro(now).Add(described)
 		j.described.Add(1)
 	}
 
-	w := words{keys: j.keys, client: client, keyed: len(j.names) > 0}
-	args := w.encode(c, who)
+	w := words{keys: j.keys, client: client, who: s.words.who, keyed: len(j.names) > 0}
+	args := w.encode(c, described)
 	args[0], args[1] = "evalsha", j.bench.step
 	j.pipe.Set(ctx, "now", now, 0)
 	reply := j.pipe.Do(ctx, args...)

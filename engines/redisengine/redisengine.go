@@ -120,7 +120,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notif
 		notify = unsure(notify)
 	}
 	s := &session{
-		name: name, keys: keysOf(e.prefix, name), who: string(description), notify: notify,
+		name: name, keys: keysOf(e.prefix, name), notify: notify,
 		caller: &e.caller, messages: e.messages,
 	}
 	e.mu.Lock()
@@ -130,7 +130,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notif
 	}
 	e.number++
 	s.id = e.clients + strconv.FormatUint(e.number, 36)
-	s.words = words{keys: s.keys, client: s.id}
+	s.words = words{keys: s.keys, client: s.id, who: string(description)}
 	s.forget = func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()

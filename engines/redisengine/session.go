@@ -21,7 +21,6 @@ type session struct {
 	name     string
 	keys     keys
 	id       string
-	who      string // the client's description, as JSON
 	notify   func(protocol.Notification)
 	caller   *caller
 	messages *dispatcher
@@ -115,13 +114,13 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 // step runs the script once.
 func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	now := time.Now()
-	who := s.describe(now, c)
+	described := s.describe(now, c)
 	want, on := s.caller.replicas, 0
 	var text string
 	var err error
 	for {
 		keyed := s.words.keyed
-		if args := s.words.encode(c, who); want > 0 && wantsReplicas(c) {
+		if args := s.words.encode(c, described); want > 0 && wantsReplicas(c) {
 			text, on, err = s.caller.replicated(ctx, &s.words, s.keys.state(), args)
 		} else {
 			text, err = s.caller.run(ctx, &s.words, args)
@@ -138,8 +137,8 @@ func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	if err != nil {
 		return protocol.Reply{}, s.fail(err)
 	}
-	if who != nil {
-		s.describedUntil = now.Add(who.keep)
+	if described > 0 {
+		s.describedUntil = now.Add(described)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
@@ -153,19 +152,19 @@ func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	return reply, nil
 }
 
-// describe returns the client's description if the call must send it: a permit
-// or ticket of the call could otherwise outlive the description that the server
-// has. Otherwise it returns nil.
-func (s *session) describe(now time.Time, c protocol.Call) *description {
+// describe returns how long the server must keep the client's description, if the call
+// must send it: a permit or ticket of the call could otherwise outlive the
+// description that the server has. Otherwise it returns 0.
+func (s *session) describe(now time.Time, c protocol.Call) time.Duration {
 	longest := time.Duration(0)
 	for i := range c.Requests {
 		longest = max(longest, c.Requests[i].Lease)
 	}
 	keep := 2*longest + time.Minute
 	if longest == 0 || s.describedUntil.Sub(now) > keep*2/3 {
-		return nil
+		return 0
 	}
-	return &description{s.who, keep}
+	return keep
 }
 
 func (s *session) fail(err error) error { return s.caller.wrap("step", s.name, err) }

@@ -36,7 +36,8 @@ const (
 type words struct {
 	keys   keys
 	client string
-	keyed  bool // the semaphore has keys, or this client's requests name some
+	who    string // the client's description in the states that others read, as JSON
+	keyed  bool   // the semaphore has keys, or this client's requests name some
 	args   []any
 	texts  []string // args point to its elements: a string as an interface value would be allocated, a pointer is not
 	buf    []byte
@@ -46,12 +47,6 @@ type words struct {
 // detach gives the memory of the last encode to its user, so that the next
 // encode does not overwrite it.
 func (w *words) detach() { w.args, w.texts, w.buf, w.ends = nil, nil, nil, nil }
-
-// description describes the client in the states that others read.
-type description struct {
-	text string
-	keep time.Duration
-}
 
 // terms are the values that all requests of a run share.
 type terms struct {
@@ -118,9 +113,9 @@ func namesKeys(r protocol.Request) bool {
 func aboutPermit(k protocol.Kind) bool { return k <= protocol.Revoke }
 
 // encode returns a call as a Redis command: two words for runStep to fill in,
-// then the keys and arguments of the script. The result is valid until the next
-// encode.
-func (w *words) encode(c protocol.Call, who *description) []any {
+// then the keys and arguments of the script. With keep > 0 the server keeps the
+// client's description for that long. The result is valid until the next encode.
+func (w *words) encode(c protocol.Call, keep time.Duration) []any {
 	w.keyed = w.keyed || slices.ContainsFunc(c.Requests, namesKeys)
 	marks, ids, reports := byte(0), 0, false
 	if c.Fence {
@@ -196,22 +191,22 @@ func (w *words) encode(c protocol.Call, who *description) []any {
 		keys = reportingKeys
 	case w.keyed:
 		keys = keyedKeys
-	case who != nil:
+	case keep > 0:
 		keys = describedKeys
 	}
 	args := append(w.args[:0], nil, nil, keys)
 	for i := range keys {
 		args = append(args, &w.keys.all[i])
 	}
-	if who != nil {
+	if keep > 0 {
 		args[2+describedKeys] = w.keys.client(w.client)
 	}
 	args = append(args, &w.client)
 	for i := range w.texts {
 		args = append(args, &w.texts[i])
 	}
-	if who != nil {
-		args = append(args, &who.text, who.keep.Milliseconds())
+	if keep > 0 {
+		args = append(args, &w.who, keep.Milliseconds())
 	}
 	w.args = args
 	return args
