@@ -1,6 +1,6 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build check clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
-	interop lint long man pictures planted postgres check quick recording recovery registers release release-dry release-test \
+	interop lint long man pictures planted postgres check quick recording registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # One way to compile all that runs without the race detector, so that nothing is compiled twice: the program, the
@@ -120,7 +120,6 @@ long:
 	$(MAKE) stress
 	$(MAKE) bounds
 	$(MAKE) bound
-	$(MAKE) recovery
 	$(MAKE) fuzz
 	$(MAKE) faults HOURS=2
 	$(MAKE) faults-planted
@@ -179,12 +178,6 @@ shares:
 postgres:
 	./scripts/test-tools.sh
 	$(call lab,postgres) $(POSTGRES)
-
-# Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
-# goroutines of one. Ten minutes, and 17 GB.
-recovery:
-	./scripts/test-tools.sh
-	SEMA_RECOVERY=1000,10000 go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engines/redisengine
 
 # What others send: a minute for each reader of it.
 fuzz:

@@ -19,6 +19,13 @@ import (
 	"sema/internal/protocol"
 )
 
+// limitOne starts a server for a parallel test, and opens a semaphore there.
+func limitOne(t *testing.T, args ...string) (context.Context, *redistest.Server, *redis.Client, *sema.Semaphore) {
+	t.Parallel()
+	server := redistest.Start(t, args...)
+	return expect.Within(t), server, server.Client(), openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+}
+
 // refused checks that an acquisition fails with an error of the given class,
 // and leaves nothing behind in the background.
 func refused(t *testing.T, s *sema.Semaphore, word, hint string) {
@@ -107,11 +114,7 @@ func TestRestartWithoutData(t *testing.T) {
 }
 
 func TestLoading(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	ctx, server, rdb, s := limitOne(t)
 	expect.OK(t, acquire(t, s).Release())
 	// The server loads its data for minutes while clients call it.
 	expect.OK(t, rdb.Do(ctx, "DEBUG", "POPULATE", "50000").Err())
@@ -127,11 +130,7 @@ func TestLoading(t *testing.T) {
 }
 
 func TestReadOnlyReplica(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	ctx, _, rdb, s := limitOne(t)
 	p := acquire(t, s)
 	expect.OK(t, rdb.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err())
 	refused(t, s, "READONLY", "replica")
@@ -144,11 +143,7 @@ func TestReadOnlyReplica(t *testing.T) {
 // A foreign script blocks the server. Callers get an error, and all goes on
 // when the script is killed.
 func TestBusyScript(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--busy-reply-threshold", "50")
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	ctx, server, rdb, s := limitOne(t, "--busy-reply-threshold", "50")
 	p := acquire(t, s)
 	blocked := make(chan struct{})
 	other := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1, MaxRetries: -1})
@@ -204,11 +199,7 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestCannotSave(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	ctx, server, rdb, s := limitOne(t)
 	p := acquire(t, s)
 	// A snapshot that cannot be written: its name is a directory's.
 	expect.OK(t, rdb.ConfigSet(ctx, "save", "3600 1").Err())
@@ -224,11 +215,7 @@ func TestCannotSave(t *testing.T) {
 }
 
 func TestTooFewReplicas(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	ctx, _, rdb, s := limitOne(t)
 	p := acquire(t, s)
 	expect.OK(t, rdb.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
 	refused(t, s, "NOREPLICAS", "")

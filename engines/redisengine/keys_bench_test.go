@@ -1,12 +1,10 @@
 package redisengine_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,61 +12,6 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
-
-// Callers of one process acquire and release at once. A semaphore without keys, one with one
-// key and one with two keys take turns of 50 ms; it prints the medians: go test -run xxx
-// -bench KeysOfAProcess -benchtime 31x.
-func BenchmarkKeysOfAProcess(b *testing.B) {
-	const limit, callers, turn = 8, 64, 50 * time.Millisecond
-	server := redistest.Start(b)
-	kinds := []struct {
-		name string
-		keys []string
-		sem  *sema.Semaphore
-		rate []float64 // pairs a second
-	}{
-		{name: "keyless", keys: []string{""}},
-		{name: "one-key", keys: []string{"a"}},
-		{name: "two-keys", keys: []string{"a", "b"}},
-	}
-	for i := range kinds {
-		kinds[i].sem = openSem(b, engineAt(b, server.Addr()), kinds[i].name, limit, nil)
-	}
-	for b.Loop() {
-		for i := range kinds {
-			k := &kinds[i]
-			ctx, cancel := context.WithTimeout(b.Context(), turn)
-			var pairs atomic.Int64
-			var all sync.WaitGroup
-			began := time.Now()
-			for c := range callers {
-				key := sema.AcquireOption{}
-				if name := k.keys[c%len(k.keys)]; name != "" {
-					key = sema.For(name)
-				}
-				all.Go(func() {
-					for {
-						p, err := k.sem.Acquire(ctx, key)
-						if err != nil {
-							return
-						}
-						expect.OK(b, p.Release())
-						pairs.Add(1)
-					}
-				})
-			}
-			all.Wait()
-			cancel()
-			k.rate = append(k.rate, float64(pairs.Load())/time.Since(began).Seconds())
-		}
-	}
-	median := func(list []float64) float64 { slices.Sort(list); return list[len(list)/2] }
-	keyless := median(kinds[0].rate)
-	for _, k := range kinds {
-		b.ReportMetric(median(k.rate), k.name+"-pairs/s")
-		b.ReportMetric(median(k.rate)/keyless, k.name+"/keyless")
-	}
-}
 
 // Another process releases as many permits as there are tickets, all at once, with a key
 // for each ticket or without keys. It prints the server's time for all, and for a call,

@@ -78,70 +78,44 @@ func TestEveryKeyExpires(t *testing.T) {
 	}
 }
 
-// A pinned limit does not expire; all other keys do.
+// A pinned limit does not expire; all other keys do. An unused semaphore can be removed.
 func TestOnlyAPinnedStateStays(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	e := engineAt(t, server.Addr())
-	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
-	p := acquire(t, s)
-	expect.OK(t, operator(t, e, "x").Set(expect.Within(t), sema.Rule{Limit: 1}))
-	w := queue(t, s)
-	want := "sema:{x}:state"
-	for _, after := range []string{"with a holder and a waiter", "after all was released"} {
-		if list := eternal(t, rdb); len(list) != 1 || list[0] != want {
-			t.Errorf("%s: no time to live: %v; want only %s", after, list, want)
-		}
-		if p != nil {
-			expect.OK(t, p.Release())
-			expect.OK(t, w.permit(t).Release())
-			p = nil
-		}
-	}
-	if st := stateOf(t, openSem(t, engineAt(t, server.Addr()), "x", 5, nil)); st.Limit != 1 || !st.Pinned {
-		t.Errorf("pinned to 1, and now %+v", st)
-	}
-}
-
-// node redis-semaphore: a short lease shortened the life of the shared key, and
-// with it the leases of others.
-func TestAShortLeaseShortensNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	e := engineAt(t, server.Addr())
-	long := openSem(t, e, "x", 4, &sema.Options{Lease: time.Hour, Slots: true, Label: "long"})
-	acquire(t, long)
-	ends := func() map[string]int64 {
-		m := map[string]int64{}
-		for key := range dump(t, rdb) {
-			if !strings.Contains(key, ":client:") { // each client has its own
-				m[key] = rdb.Do(ctx, "PEXPIRETIME", key).Val().(int64)
-			}
-		}
-		return m
-	}
-	before := ends()
-	check := func(what string) {
+	s, o := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"}), operator(t, e, "x")
+	stays := func(when string, want ...string) {
 		t.Helper()
-		after := ends()
-		for key, end := range before {
-			if after[key] != -1 && after[key] < end {
-				t.Errorf("%s: %s ends %v earlier", what, key, time.Duration(end-after[key])*time.Millisecond)
-			}
+		if list := eternal(t, rdb); !slices.Equal(list, want) {
+			t.Errorf("%s: no time to live: %v; want %v", when, list, want)
 		}
 	}
-	short := openSem(t, engineAt(t, server.Addr()), "x", 4, &sema.Options{Lease: 10 * time.Second, Renew: sema.NoRenewal, Slots: true, Label: "short"})
-	p := acquire(t, short)
-	check("a short lease")
-	expect.OK(t, p.Renew(ctx))
-	check("its renewal")
-	expect.OK(t, operator(t, engineAt(t, server.Addr()), "x").Revoke(ctx, p.ID()))
-	check("its revocation")
-	<-p.Context(context.Background()).Done()
-	check("its end")
+	p := acquire(t, s)
+	expect.OK(t, o.Set(ctx, sema.Rule{Limit: 1}))
+	w := queue(t, s)
+	stays("with a holder and a waiter", "sema:{x}:state")
+	if err := o.Remove(ctx); err == nil {
+		t.Error("removed in use")
+	}
+	expect.OK(t, p.Release())
+	expect.OK(t, w.permit(t).Release())
+	stays("after all was released", "sema:{x}:state")
+	if st := stateOf(t, openSem(t, engineAt(t, server.Addr()), "x", 5, nil)); st.Limit != 1 || !st.Pinned {
+		t.Errorf("pinned to 1, and now %+v", st)
+	}
+	expect.OK(t, o.Unset(ctx))
+	stays("no longer pinned")
+	expect.OK(t, o.Remove(ctx))
+	for key := range dump(t, rdb) {
+		if key == "sema:{x}:state" || key == "sema:{x}:holders" {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if names, err := patientAt(t, server.Addr()).List(ctx); err != nil || len(names) != 0 {
+		t.Errorf("removed, and listed: %q, %v", names, err)
+	}
 }
 
 // The state is deleted under a holder: the semaphore begins anew, and the

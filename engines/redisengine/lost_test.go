@@ -44,44 +44,6 @@ func TestALostAnswerToAnAcquisition(t *testing.T) {
 	wholeLimit(t, near, 3)
 }
 
-// The answer to a release is lost. The repeated release finds no permit, and
-// the permit is not reported as lost.
-func TestALostAnswerToARelease(t *testing.T) {
-	t.Parallel()
-	near, far, proxy := remote(t)
-	p := acquire(t, far)
-	proxy.LoseReplies()
-	released := make(chan error, 1)
-	go func() { released <- p.Release() }()
-	expect.Until(t, "the release", func() bool { return stateOf(t, near).Used == 0 })
-	proxy.Resume()
-	expect.OK(t, <-released)
-	wholeLimit(t, near, 3)
-}
-
-func TestALostAnswerToARenewal(t *testing.T) {
-	t.Parallel()
-	near, far, proxy := remote(t)
-	p := acquire(t, far)
-	left := func() time.Duration {
-		if st := stateOf(t, near); len(st.Holders) > 0 {
-			return st.Holders[0].Left
-		}
-		t.Error("gone")
-		return time.Hour
-	}
-	aged := time.Duration(0)
-	expect.Until(t, "ageing", func() bool { aged = left(); return aged < 30*time.Second-100*time.Millisecond })
-	proxy.LoseReplies()
-	renewed := make(chan error, 1)
-	go func() { renewed <- p.Renew(expect.Within(t)) }()
-	expect.Until(t, "the renewal", func() bool { return left() > aged })
-	proxy.Resume()
-	expect.OK(t, <-renewed)
-	expect.OK(t, p.Err())
-	expect.OK(t, p.Release())
-}
-
 // holeConn is a connection that can be made to discard all data, like one that
 // a firewall has forgotten.
 type holeConn struct {

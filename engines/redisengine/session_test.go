@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema"
 	"sema/engine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
@@ -269,39 +268,6 @@ func TestThousandsInOneCall(t *testing.T) {
 	expect.OK(t, err)
 	if st.Used != 0 || len(st.Holders) != 0 || len(st.Waiters) != 0 {
 		t.Errorf("after all: %d used, %d holders, %d waiters", st.Used, len(st.Holders), len(st.Waiters))
-	}
-}
-
-// An unpinned limit expires with the semaphore, and an unused semaphore can be
-// removed.
-func TestUnsetAndRemove(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	e := patientAt(t, server.Addr())
-	s, o := openSem(t, e, "x", 2, nil), operator(t, e, "x")
-	expect.OK(t, o.Set(ctx, sema.Rule{Limit: 5}))
-	if list := eternal(t, rdb); len(list) != 1 {
-		t.Errorf("pinned: %v", list)
-	}
-	expect.OK(t, o.Unset(ctx))
-	if list := eternal(t, rdb); len(list) != 0 {
-		t.Errorf("no longer pinned: %v", list)
-	}
-	p := acquire(t, s)
-	if err := o.Remove(ctx); err == nil {
-		t.Error("removed in use")
-	}
-	expect.OK(t, p.Release())
-	expect.OK(t, o.Remove(ctx))
-	for key := range dump(t, rdb) {
-		if key == "sema:{x}:state" || key == "sema:{x}:holders" {
-			t.Errorf("%s is left", key)
-		}
-	}
-	if names, err := patientAt(t, server.Addr()).List(ctx); err != nil || len(names) != 0 {
-		t.Errorf("removed, and listed: %q, %v", names, err)
 	}
 }
 

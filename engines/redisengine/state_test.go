@@ -3,7 +3,6 @@ package redisengine_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -54,81 +53,6 @@ func (d *direct) many(kind protocol.Kind, from, n int, lease time.Duration) (rs 
 		rs = append(rs, r)
 	}
 	return rs
-}
-
-// A state that is read in parts equals one that is read in one step.
-func TestStateInParts(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	e := patientAt(t, server.Addr())
-	whole := session(t, e, "x")
-	inParts := map[int]*direct{}
-	for _, n := range []int{0, 1, 7, 59, 60, 61} {
-		inParts[n] = session(t, readBy(patientAt(t, server.Addr()), n), "x")
-	}
-	same := func(what string, holders, waiters int) {
-		t.Helper()
-		want := timeless(t, whole)
-		if len(want.Holders) != holders || len(want.Waiters) != waiters {
-			t.Errorf("%s: %d hold and %d wait; want %d and %d", what, len(want.Holders), len(want.Waiters), holders, waiters)
-		}
-		for n, s := range inParts {
-			if got := timeless(t, s); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s, in parts of %d:\n%+v\nwant\n%+v", what, n, got, want)
-			}
-		}
-	}
-
-	same("no semaphore", 0, 0)
-	whole.do(protocol.Request{Kind: protocol.SetLimit, Limit: 100}, protocol.Request{Kind: protocol.Pause})
-	same("nobody", 0, 0)
-	whole.do(protocol.Request{Kind: protocol.Unpause})
-	others := []*direct{session(t, e, "x"), session(t, e, "x"), session(t, e, "x")}
-	for k, d := range others {
-		asks := d.many(protocol.Ask, 1, 20, time.Hour) // 8 permits of 4, and tickets
-		for i := range asks {
-			asks[i].ID.Slot, asks[i].ID.Weight = i%2 == 0, 4
-			asks[i].Behind = i + k
-		}
-		d.do(asks...)
-	}
-	st := timeless(t, whole)
-	id, err := engine.ParseID(st.Holders[3].ID)
-	expect.OK(t, err)
-	whole.do(protocol.Request{Kind: protocol.Revoke, ID: id})
-	whole.do(protocol.Request{Kind: protocol.Pause}, protocol.Request{Kind: protocol.SetLimit, Limit: 90, Pin: true})
-	same("60 that hold or wait", 25, 35)
-	st = timeless(t, inParts[7])
-	if st.Limit != 90 || !st.Pinned || !st.Paused || st.Used != 100 || !st.Holders[3].Revoked || st.Holders[0].Slot != 0 ||
-		st.Holders[1].Slot != -1 || st.Holders[0].Weight != 4 || st.Holders[0].Client != (engine.Client{Host: "test", PID: 1}) ||
-		st.Waiters[34].Client != st.Holders[0].Client || st.Waiters[34].Behind == 0 {
-		t.Errorf("%+v", st)
-	}
-	for _, d := range others {
-		gone := d.many(protocol.Release, 1, 20, 0)
-		for i := range gone {
-			gone[i].ID.Slot, gone[i].ID.Weight = i%2 == 0, 4
-		}
-		d.do(gone...)
-	}
-	same("nobody any more", 0, 0)
-}
-
-// Leases that have ended hold nothing, though no step has removed them.
-func TestEndedLeasesAreNotInTheState(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	holder := session(t, patientAt(t, server.Addr()), "x")
-	holder.do(append(holder.many(protocol.Ask, 1, 50, time.Hour), holder.many(protocol.Ask, 51, 40, 20*time.Millisecond)...)...)
-	reader := session(t, readBy(patientAt(t, server.Addr()), 10), "x")
-	expect.Until(t, "the end of the leases", func() bool {
-		st, err := reader.State(expect.Within(t))
-		expect.OK(t, err)
-		return st.Used == 50 && len(st.Holders) == 50
-	})
-	if n := server.Client().ZCard(expect.Within(t), "sema:{x}:holders").Val(); n != 91 {
-		t.Errorf("%d are left; want all 90, and the one that keeps the key", n)
-	}
 }
 
 // between calls f after each call of a client.
