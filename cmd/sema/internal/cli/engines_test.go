@@ -111,7 +111,7 @@ func TestLooksAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	ok(t, "SEMA_URL="+server.URL(), "limit", "db", "4")
-	for _, args := range [][]string{{"limit", "db", "5"}, {"show", "db"}, {"why", "db"}, {"ls"}, {"find", "nobody"}, {"top", "--once"}} {
+	for _, args := range [][]string{{"limit", "db", "5"}, {"show", "db"}, {"why", "db"}, {"ls"}, {"find", "nobody"}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
 			addr, refused := refusing(t, server.Addr(), 6)

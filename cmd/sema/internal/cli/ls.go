@@ -66,12 +66,12 @@ type listJSON struct {
 func (at *openEngine) list(ctx context.Context, filter string) (list []seen.Summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	w, err := seen.New(at.Engine, &seen.Options{Rate: 100_000})
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	err = loop.Repeat(ctx, func() (err error) {
+	err = loop.Repeat(ctx, func() error {
+		w, err := seen.New(at.Engine, &seen.Options{Rate: 100_000}) // a Watcher remembers what failed
+		if err != nil {
+			return err
+		}
+		defer w.Close()
 		list, _, err = w.Summaries(ctx, seen.Query{Filter: filter})
 		return err
 	})

@@ -15,7 +15,7 @@ func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
 		{"run", "-w", "2", "busy", "--", "true"},
 		{"run", "-n", "2", "--on-conflict=refuse", "busy", "--", "true"},
 		{"rm", "busy"}, {"show", "idle"}, {"limit", "busy", "x"},
-		{"why", "busy", "nobody"}, {"top"}, {"run", "busy"}, {"adapt", "busy", "--min", "2", "--max", "1"},
+		{"why", "busy", "nobody"}, {"run", "busy"}, {"adapt", "busy", "--min", "2", "--max", "1"},
 		{"acquire", "--no-wait", "busy"},
 	} {
 		code, said := run(t, "", append([]string{"--url", url}, args...)...)
