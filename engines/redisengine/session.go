@@ -31,8 +31,9 @@ type session struct {
 	words          words
 	noWait         [1]protocol.Request // of firstWait; here so that a call allocates none
 	describedUntil time.Time           // until when the server has the client's description
-	sub            *subscription       // nil: the session never waited, nor wanted to keep permits
-	cannotListen   bool                // an attempt to subscribe failed when the session wanted to keep permits
+	sub            *subscription       // nil: the session never had a permit, never waited, nor wanted to keep permits
+	listening      bool                // the subscription's confirmation was awaited
+	cannotListen   bool                // an attempt to subscribe failed
 }
 
 // Client implements protocol.Session.
@@ -49,7 +50,7 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	if !slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Ask && r.Wait }) {
 		return s.step(ctx, c)
 	}
-	if s.sub == nil || len(s.sub.refusal) > 0 {
+	if !s.listening || len(s.sub.refusal) > 0 {
 		return s.firstWait(ctx, c)
 	}
 	if s.caller.cluster != nil { // the slot may have moved to another node
@@ -64,10 +65,10 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 // make one. Only a session with a subscription may keep permits, because the
 // engine must be able to recall them.
 func (s *session) listens(ctx context.Context) bool {
-	if s.sub == nil && !s.cannotListen {
+	if !s.listening && !s.cannotListen {
 		s.cannotListen = s.listen(ctx) != nil
 	}
-	return s.sub != nil && len(s.sub.refusal) == 0
+	return s.listening && len(s.sub.refusal) == 0
 }
 
 // firstWait carries out a call with waiting asks for a session without a
@@ -95,20 +96,30 @@ func (s *session) firstWait(ctx context.Context, c protocol.Call) (protocol.Repl
 	return s.step(ctx, c)
 }
 
-// listen subscribes the session to its inbox.
+// listen subscribes the session to its inbox, and waits until the server has confirmed that.
 func (s *session) listen(ctx context.Context) *engine.Error {
-	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
+	err := s.subscribe(ctx)
 	if err == nil {
-		s.sub = sub
-		if s.closed.Load() { // Close ran before the subscription was there
-			s.messages.unsubscribe(sub.channel)
-		}
-		err = s.messages.wait(ctx, sub, confirmWait)
+		s.listening = true
+		err = s.messages.wait(ctx, s.sub, confirmWait)
 	}
 	if err == nil {
 		return nil
 	}
 	return s.caller.wrap("subscribe", s.name, err)
+}
+
+// subscribe subscribes the session to its inbox, without waiting for the server.
+func (s *session) subscribe(ctx context.Context) error {
+	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
+	if err != nil {
+		return err
+	}
+	s.sub = sub
+	if s.closed.Load() { // Close ran before the subscription was there
+		s.messages.unsubscribe(sub.channel)
+	}
+	return nil
 }
 
 // step runs the script once.
@@ -146,7 +157,10 @@ func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 		}
 		markUnsure(reply.Notification.Grants)
 	}
-	if reply.Unreachable && s.sub != nil {
+	if s.sub == nil && !s.cannotListen && slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Granted }) {
+		s.cannotListen = s.subscribe(ctx) != nil // so that a holder hears at once that its permit was revoked
+	}
+	if reply.Unreachable && s.listening {
 		s.messages.resubscribe(s.sub)
 	}
 	return reply, nil
