@@ -1,7 +1,7 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build check clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
 	interop lint long man pictures planted postgres check quick recording registers release release-dry release-test \
-	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
+	schema servers servers-quick shares simulate site storm stress test types vulncheck
 
 # One way to compile all that runs without the race detector, so that nothing is compiled twice: the program, the
 # tests, what the linters read, and the same in another clone.
@@ -55,7 +55,7 @@ image:
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop monitoring
+MODULES = lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples interop monitoring
 
 # A program of lab, built, and run here: paths in its flags are those of the repository.
 lab = go -C lab build -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))
@@ -88,14 +88,6 @@ check:
 	$(TESTRUN) $(TESTS) $(call least,check) . $(MODULES)
 TESTS = -race -fresh $(PLAIN)
 
-# examples/fencing beside real servers, a kube-apiserver among them, which are built
-# from their Go modules: many minutes where nothing is built yet.
-storage:
-	@for s in examples/fencing/servers/*/; do (cd $$s && for t in $$(go list tool); do \
-		echo "building $$t" && go tool -n $$t >/dev/null || exit 1; done) || exit 1; done
-	cd examples/fencing && go vet ./...
-	$(TESTRUN) $(TESTS) examples/fencing
-
 # make check with each of the Go releases that are supported: the one that go.mod names, and the
 # newest. go fetches them from the module proxy.
 GO_VERSIONS = go1.26.0 go1.27.4
@@ -126,7 +118,6 @@ long:
 	$(MAKE) servers
 	$(MAKE) go-versions
 	$(MAKE) home-all
-	$(MAKE) storage
 	$(MAKE) interop
 
 # The dashboard's pictures in docs, taken by its tests at the end of an hour of virtual time. Half a minute.

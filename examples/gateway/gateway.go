@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,41 +18,54 @@ import (
 	"sema/semahttp"
 )
 
-// maxRequest bounds what is read to find the model.
-const maxRequest = 1 << 20
-
-// gateway limits requests by the model that they ask for.
-type gateway struct {
-	models  map[string]*sema.Semaphore
-	limited *semahttp.Handler
+// limits are those of a gateway, the same in all gateways of an engine.
+type limits struct {
+	organisations []string       // those that are known
+	models        map[string]int // tokens at once, by the model's name
+	caps          sema.Caps      // tokens at once of each model: for an organisation, and for a user of one
+	places        int            // requests at once of this gateway while the engine is away
+	wait          time.Duration  // for a permit
+	answer        time.Duration  // an engine that says nothing for so long counts as away
 }
 
-type modelKey struct{}
+// gateway limits the requests to a vendor's service.
+type gateway struct {
+	limits
+	semaphores map[string]*sema.Semaphore // by model
+	limited    *semahttp.Handler
+}
 
-func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait time.Duration) (*gateway, error) {
-	g := &gateway{models: map[string]*sema.Semaphore{}}
-	for model, n := range caps {
-		sem, err := sema.New(engine, "model:"+model, n, nil)
+// job is what a request asks for.
+type job struct {
+	organisation, user, model string
+	tokens                    int // at most: of the prompt and of the answer
+}
+
+type jobKey struct{}
+
+// newGateway asks the engine nothing, which may be away.
+func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error) {
+	g := &gateway{limits: l, semaphores: map[string]*sema.Semaphore{}}
+	for model, tokens := range l.models {
+		sem, err := sema.New(engine, "llm/"+model, tokens, &sema.Options{Caps: l.caps})
 		if err != nil {
 			g.close()
 			return nil, err
 		}
-		g.models[model] = sem
-	}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
-		FlushInterval: -1, // a token leaves when it comes
+		g.semaphores[model] = sem
 	}
 	g.limited = &semahttp.Handler{
-		Next: proxy,
-		Limit: func(r *http.Request) semahttp.Limiter {
-			return semahttp.Of(r.Context().Value(modelKey{}).(*sema.Semaphore))
+		Next: &httputil.ReverseProxy{
+			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(vendor) },
+			FlushInterval: -1, // a token leaves when it comes
 		},
-		Wait:     wait,
-		Status:   http.StatusTooManyRequests, // as clients of such services expect
-		Position: "X-Queue-Position",
-		// Without the engine, one request of each model from each gateway. A busy machine is no outage.
-		Outage: outage.Local(len(caps), 1).After(3 * time.Second),
+		Limit: func(r *http.Request) semahttp.Limiter {
+			j := r.Context().Value(jobKey{}).(job)
+			return semahttp.Of(g.semaphores[j.model], sema.For(j.organisation, j.user), sema.Weight(j.tokens))
+		},
+		Wait:   l.wait,
+		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, Position: "X-Queue-Position", // as clients of such services expect
+		Outage: outage.Local(l.places, 0).After(l.answer),
 	}
 	if err := g.limited.Check(); err != nil {
 		g.close()
@@ -59,35 +74,46 @@ func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait
 	return g, nil
 }
 
-// ServeHTTP finds out which model is asked for.
+// retryAfter tells clients when to come again: soon if the engine was away, and later if there is too much to do.
+func retryAfter(r semahttp.Refused) time.Duration {
+	if errors.Is(r.Err, sema.ErrEngine) {
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
+// ServeHTTP finds out what a request asks for.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	if err != nil {
+	organisation, user := r.Header.Get("Organisation"), r.Header.Get("User") // a real gateway looks up the API key
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	var asked struct {
+		Model     string `json:"model"`
+		MaxTokens int    `json:"max_tokens"`
+	}
+	switch {
+	case !slices.Contains(g.organisations, organisation) || user == "":
+		http.Error(w, "no such user", http.StatusUnauthorized)
+		return
+	case err != nil:
 		http.Error(w, "the request is too large, or broke off", http.StatusRequestEntityTooLarge)
 		return
-	}
-	var asked struct {
-		Model string `json:"model"`
-	}
-	if err := json.Unmarshal(body, &asked); err != nil {
-		http.Error(w, "the request is not JSON", http.StatusBadRequest)
+	case json.Unmarshal(body, &asked) != nil || asked.MaxTokens < 1:
+		http.Error(w, "the request is no JSON with max_tokens", http.StatusBadRequest)
 		return
-	}
-	sem := g.models[asked.Model]
-	if sem == nil {
+	case g.semaphores[asked.Model] == nil:
 		http.Error(w, "no such model", http.StatusNotFound)
 		return
 	}
-	r = r.WithContext(context.WithValue(r.Context(), modelKey{}, sem))
+	prompt := len(body) / 4 // about four bytes are a token
+	r = r.WithContext(context.WithValue(r.Context(), jobKey{}, job{organisation, user, asked.Model, prompt + asked.MaxTokens}))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	g.limited.ServeHTTP(w, r)
 }
 
-// shutdown answers waiting and new requests with 503. Answers that stream go on to
-// their last token, or until ctx ends.
+// shutdown answers waiting and new requests with 503. Answers that stream go on to their last token, or until ctx ends.
 func (g *gateway) shutdown(ctx context.Context, server *http.Server) error {
 	var all sync.WaitGroup
-	for _, sem := range g.models {
+	for _, sem := range g.semaphores {
 		all.Go(func() { _ = sem.Shutdown(ctx) }) // ctx ends for the server as well
 	}
 	err := server.Shutdown(ctx)
@@ -96,7 +122,7 @@ func (g *gateway) shutdown(ctx context.Context, server *http.Server) error {
 }
 
 func (g *gateway) close() {
-	for _, sem := range g.models {
+	for _, sem := range g.semaphores {
 		_ = sem.Close() // everything has been given back by then
 	}
 }

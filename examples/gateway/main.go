@@ -1,10 +1,9 @@
-// Gateway stands in front of a service of language models, and lets so many
-// requests through to each model at once: across all gateways that share the
-// semaphores. A streamed answer counts until its last token.
+// Gateway stands in front of a vendor's service of language models. It limits the tokens at once of each model, which
+// organisations share, and within each its users: across all gateways that share the semaphores. A streamed answer
+// counts until its last token.
 //
-//	go run ./examples/gateway                                 # against a service of its own
-//	go run ./examples/gateway -listen :8080 -upstream https://models.example.org \
-//	    -redis 127.0.0.1:6379 -cap large=2,small=4            # a real one
+//	go run ./gateway                                          # against a service of its own, which counts
+//	go run ./gateway -listen :8080 -upstream https://models.example.org -redis 127.0.0.1:6379
 package main
 
 import (
@@ -16,50 +15,50 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-
 	"sema"
-	"sema/engines/memengine"
-	"sema/engines/redisengine"
+	"sema/examples/internal/engines"
 )
+
+// ours are the limits of this gateway; a real one reads them from its configuration.
+var ours = limits{
+	organisations: []string{"acme", "globex", "initech"},
+	models:        map[string]int{"large": 1000, "small": 1000},
+	caps:          sema.Caps{750, 500},
+	places:        3,
+	wait:          time.Minute,
+	answer:        3 * time.Second, // a busy machine is no outage
+}
 
 func main() {
 	listen := flag.String("listen", "", "serve at this address; without it, show what a gateway does")
-	upstream := flag.String("upstream", "", "URL of the service")
-	addr := flag.String("redis", "", "share the caps through Redis at this address")
-	caps := flag.String("cap", "large=2,small=4", "requests at once for each model")
+	vendor := flag.String("upstream", "", "URL of the service")
+	addr := flag.String("redis", "", "share the limits through Redis at this address")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := start(ctx, *listen, *upstream, *addr, *caps); err != nil {
+	if err := start(ctx, *listen, *vendor, *addr); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
 }
 
-func start(ctx context.Context, listen, upstream, addr, caps string) error {
-	perModel, err := parseCaps(caps)
+func start(ctx context.Context, listen, vendor, addr string) error {
+	engine, end, err := engines.Open(addr)
 	if err != nil {
 		return err
 	}
-	engine, err := openEngine(addr)
-	if err != nil {
-		return err
-	}
+	defer end()
 	if listen == "" {
-		return show(ctx, engine, perModel, os.Stdout)
+		return show(ctx, engine, os.Stdout)
 	}
-	target, err := url.Parse(upstream)
+	target, err := url.Parse(vendor)
 	if err != nil || target.Host == "" {
-		return fmt.Errorf("-upstream %q is no URL of a service", upstream)
+		return fmt.Errorf("-upstream %q is no URL of a service", vendor)
 	}
-	g, err := newGateway(engine, target, perModel, time.Minute)
+	g, err := newGateway(engine, target, ours)
 	if err != nil {
 		return err
 	}
@@ -75,26 +74,4 @@ func start(ctx context.Context, listen, upstream, addr, caps string) error {
 		return err
 	}
 	return <-stopped
-}
-
-func openEngine(addr string) (sema.Engine, error) {
-	if addr == "" {
-		return memengine.New(), nil
-	}
-	logging.Disable() // what matters comes as an error of sema
-	return redisengine.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
-}
-
-// parseCaps reads "large=2,small=4".
-func parseCaps(text string) (map[string]int, error) {
-	caps := map[string]int{}
-	for one := range strings.SplitSeq(text, ",") {
-		model, number, _ := strings.Cut(one, "=")
-		n, err := strconv.Atoi(number)
-		if model == "" || err != nil {
-			return nil, fmt.Errorf("-cap %q: want model=number, and commas between", text)
-		}
-		caps[model] = n
-	}
-	return caps, nil
 }

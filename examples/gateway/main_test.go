@@ -3,65 +3,50 @@ package main
 import (
 	"context"
 	"io"
-	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"sema/engines/memengine"
+	"sema/examples/internal/page"
 	"sema/internal/fixture/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPrintsWhatTheDocsShow(t *testing.T) {
-	out := &strings.Builder{}
-	if err := show(t.Context(), memengine.New(), map[string]int{"large": 2, "small": 4}, out); err != nil {
-		t.Fatal(err)
-	}
-	docs, err := os.ReadFile("../../docs/http.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := "    go run ./examples/gateway\n\n    " + strings.ReplaceAll(strings.TrimSpace(out.String()), "\n", "\n    ") + "\n"
-	if !strings.Contains(string(docs), shown) {
-		t.Errorf("docs/http.md does not show\n%s", shown)
-	}
+	page.Shows(t, "../../docs/llm.md", "cd examples && go run ./gateway", func(ctx context.Context, out io.Writer) error {
+		return show(ctx, memengine.New(), out)
+	})
 }
 
 func TestWhatIsNoRequestForAModel(t *testing.T) {
-	target, err := url.Parse("http://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := newGateway(memengine.New(), target, map[string]int{"a": 1}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.close()
-	for body, want := range map[string]int{"": 400, "{": 400, "{}": 404, `{"model":"b"}`: 404, strings.Repeat("x", maxRequest+1): 413} {
+	behind := httptest.NewServer(newUpstream())
+	defer behind.Close()
+	g, err := begin(memengine.New(), behind.URL, ours)
+	expect.OK(t, err)
+	defer g.end()
+	for _, ask := range []struct {
+		organisation, body string
+		want               int
+	}{
+		{"", `{"model":"large","max_tokens":1}`, 401},
+		{"nobody", `{"model":"large","max_tokens":1}`, 401},
+		{"acme", "{", 400},
+		{"acme", `{"model":"large"}`, 400},
+		{"acme", `{"model":"none","max_tokens":1}`, 404},
+		{"acme", `{"model":"large","max_tokens":751}`, 413}, // an organisation's cap
+		{"acme", strings.Repeat("x", 1<<20+1), 413},
+		{"acme", `{"model":"large","max_tokens":1}`, 200},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(ask.body))
+		r.Header.Set("Organisation", ask.organisation)
+		r.Header.Set("User", "alice")
 		w := httptest.NewRecorder()
-		g.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", io.NopCloser(strings.NewReader(body))))
-		if w.Code != want {
-			t.Errorf("%.20q: %d, want %d", body, w.Code, want)
-		}
-	}
-}
-
-func TestArguments(t *testing.T) {
-	for _, caps := range []string{"", "large", "=1", "large=", "large=x", "large=1,"} {
-		if _, err := parseCaps(caps); err == nil {
-			t.Errorf("-cap %q was taken", caps)
-		}
-	}
-	for _, c := range []struct{ upstream, caps string }{{"", "a=1"}, {"nowhere", "a=1"}, {"http://127.0.0.1:1", "a=0"}} {
-		if err := start(t.Context(), "127.0.0.1:0", c.upstream, "", c.caps); err == nil {
-			t.Errorf("-upstream %q -cap %q was taken", c.upstream, c.caps)
+		if g.gateway.ServeHTTP(w, r); w.Code != ask.want {
+			t.Errorf("%s, %.40q: %d, want %d", ask.organisation, ask.body, w.Code, ask.want)
 		}
 	}
 }
@@ -69,56 +54,41 @@ func TestArguments(t *testing.T) {
 func TestAGatewayStopsWhenToldTo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- start(ctx, "127.0.0.1:0", "http://127.0.0.1:1", "", "a=1") }()
+	go func() { ended <- start(ctx, "127.0.0.1:0", "http://127.0.0.1:1", "") }()
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-ended)
 }
 
 // Told to stop, a gateway refuses the request that waits, and lets the one that streams end.
 func TestAGatewayLetsStreamsEnd(t *testing.T) {
-	caps := map[string]int{"a": 1}
-	behind := httptest.NewServer(newUpstream(caps))
+	behind := httptest.NewServer(newUpstream())
 	defer behind.Close()
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	target, err := url.Parse(behind.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := newGateway(memengine.New(), target, caps, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.close()
-	front := httptest.NewServer(g)
-	defer front.Close()
+	g, err := begin(memengine.New(), behind.URL, ours)
+	expect.OK(t, err)
+	defer g.end()
 	streaming, leave := context.WithCancel(t.Context())
 	defer leave()
-	stream, err := ask(streaming, front.URL, "a", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream, err := request{"acme", "alice", "large", 500, 1}.send(streaming, g.URL, "yes")
+	expect.OK(t, err)
 	defer func() { _ = stream.Body.Close() }()
-	refused := make(chan int, 1)
+	refused := make(chan string, 1)
 	go func() {
-		resp, err := ask(t.Context(), front.URL, "a", false)
+		resp, err := request{"acme", "alice", "large", 500, 1}.send(t.Context(), g.URL, "")
 		if err != nil {
-			t.Error(err)
-			refused <- 0
+			refused <- err.Error()
 			return
 		}
 		_ = resp.Body.Close()
-		refused <- resp.StatusCode
+		refused <- resp.Status
 	}()
 	expect.Until(t, "one waits", func() bool {
-		st, err := g.models["a"].State(t.Context())
+		st, err := g.gateway.semaphores["large"].State(t.Context())
 		return err == nil && st.Waiting() == 1
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- g.shutdown(t.Context(), front.Config) }()
-	if status := <-refused; status != http.StatusServiceUnavailable {
-		t.Errorf("the request that waited: %d", status)
+	go func() { ended <- g.gateway.shutdown(t.Context(), g.Config) }()
+	if got := <-refused; got != "503 Service Unavailable" {
+		t.Errorf("the request that waited: %s", got)
 	}
 	select {
 	case err := <-ended:
@@ -126,7 +96,5 @@ func TestAGatewayLetsStreamsEnd(t *testing.T) {
 	default:
 	}
 	leave()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-ended)
 }

@@ -1,141 +1,218 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"sema"
+	"sema/examples/internal/engines"
+	"sema/examples/internal/gauge"
 )
 
-// show runs a gateway before a service of its own, and clients of it.
-func show(ctx context.Context, engine sema.Engine, caps map[string]int, out io.Writer) error {
-	service := newUpstream(caps)
+// show runs gateways before a service of its own, and clients of them.
+func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
+	service := newUpstream()
 	behind := httptest.NewServer(service)
 	defer behind.Close()
-	target, err := url.Parse(behind.URL)
-	if err != nil {
-		return err
-	}
-	patient, err := newGateway(engine, target, caps, time.Minute)
-	if err != nil {
-		return err
-	}
-	defer patient.close()
-	brisk, err := newGateway(engine, target, caps, 50*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	defer brisk.close()
-	front, busy := httptest.NewServer(patient), httptest.NewServer(brisk)
-	defer front.Close()
-	defer busy.Close()
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections() // the gateways' and ours
+	hurried := ours
+	hurried.wait = 50 * time.Millisecond
+	nowhere, end, err := engines.Open("127.0.0.1:1")
+	if err != nil {
+		return err
+	}
+	defer end()
+	front, err1 := begin(engine, behind.URL, ours)
+	busy, err2 := begin(engine, behind.URL, hurried)
+	alone, err3 := begin(nowhere, behind.URL, ours)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err // and the program ends
+	}
+	defer front.end()
+	defer busy.end()
+	defer alone.end()
 
-	models := slices.Sorted(maps.Keys(caps))
-	for _, name := range models {
-		answers, err := crowd(ctx, front.URL, name, 4*caps[name])
+	// crowd sends requests at once, and tells what came of it.
+	crowd := func(at *served, what string, atOnce int, requests ...request) error {
+		service.await(atOnce)
+		answers, err := all(ctx, at.URL, requests)
+		fmt.Fprintf(out, "%s: %d answers, %d requests of %d tokens at once\n", what, answers, service.requests.Most(), service.tokens.Most())
+		return err
+	}
+	status := func(what string, at *served, r request) error {
+		resp, err := r.send(ctx, at.URL, "")
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: %d answers of %d tokens, %d at once of %d\n", name, answers, tokens, service.models[name].most(), caps[name])
+		if resp.StatusCode == http.StatusTooManyRequests {
+			resp.Status += ", Retry-After " + resp.Header.Get("Retry-After") + ", position " + resp.Header.Get("X-Queue-Position")
+		}
+		fmt.Fprintf(out, "%s: %s\n", what, resp.Status)
+		return resp.Body.Close()
 	}
-	// Streams fill the first model's cap; a further request is refused.
-	name := models[0]
+
+	for _, c := range []struct {
+		what     string
+		atOnce   int
+		requests []request
+	}{
+		{"alice of acme, 500 tokens of large at once", 2, []request{{"acme", "alice", "large", 250, 8}}},
+		{"all of acme, 750 tokens of large", 3, []request{{"acme", "", "large", 250, 8}}},
+		{"all organisations, 1000 tokens of large", 4, []request{{"acme", "", "large", 250, 8}, {"globex", "", "large", 250, 8}}},
+	} {
+		if err := crowd(front, c.what, c.atOnce, c.requests...); err != nil {
+			return err
+		}
+	}
+
+	// Streams fill the model; a further request is refused.
+	service.await(3)
 	streaming, leave := context.WithCancel(ctx)
 	defer leave()
-	var streams []*http.Response
-	for range caps[name] {
-		resp, err := ask(streaming, front.URL, name, true)
+	for i, organisation := range []string{"acme", "globex", "globex"} {
+		resp, err := request{organisation, fmt.Sprint("user ", i), "large", 300, 1}.send(streaming, front.URL, "yes")
 		if err != nil {
 			return err
 		}
-		streams = append(streams, resp)
+		defer func() { _ = resp.Body.Close() }()
 	}
-	resp, err := ask(ctx, busy.URL, name, false)
-	if err != nil {
+	if err := status("large, while 3 stream", busy, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s, while %d stream: %s, Retry-After %s, position %s\n", name, len(streams), resp.Status,
-		resp.Header.Get("Retry-After"), resp.Header.Get("X-Queue-Position"))
-	_ = resp.Body.Close()
-
 	leave() // in the middle of an answer
-	for _, s := range streams {
-		_ = s.Body.Close()
-	}
-	answers, err := crowd(ctx, front.URL, name, 1)
-	if err != nil {
+	service.await(1)
+	if err := status("large, when they have left", front, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s, when they have left: %d answer\n", name, answers)
-	resp, err = ask(ctx, front.URL, "unknown", false)
-	if err != nil {
+	if err := status("2000 tokens of 1000", front, request{"globex", "dave", "large", 2000, 1}); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "unknown: %s\n", resp.Status)
-	return resp.Body.Close()
+	return crowd(alone, "without its engine, 3 requests at once", 3, request{"globex", "", "large", 300, 9}, request{"initech", "", "small", 300, 9})
 }
 
-// crowd sends n requests at once and counts whole answers.
-func crowd(ctx context.Context, at, model string, n int) (answers int, err error) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			got, e := count(ctx, at, model)
-			mu.Lock()
-			defer mu.Unlock()
-			if e != nil {
-				err = e
-			} else if got == tokens {
-				answers++
-			}
-		})
+// served is a gateway at an address of its own.
+type served struct {
+	*httptest.Server
+	gateway *gateway
+}
+
+func begin(engine sema.Engine, vendor string, l limits) (*served, error) {
+	target, err := url.Parse(vendor)
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
+	g, err := newGateway(engine, target, l)
+	if err != nil {
+		return nil, err
+	}
+	return &served{httptest.NewServer(g), g}, nil
+}
+
+func (s *served) end() {
+	s.Close()
+	s.gateway.close()
+}
+
+// request is so many requests of an organisation to a model: of a user of it, or of four users in
+// turn. The tokens are those of the prompt and of the longest answer.
+type request struct {
+	organisation, user, model string
+	tokens, n                 int
+}
+
+// all sends requests at once, and counts whole answers.
+func all(ctx context.Context, at string, requests []request) (answers int, err error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	answered, sent := make(chan answer), 0
+	for _, r := range requests {
+		for i := range r.n {
+			one := r
+			if r.user == "" {
+				one.user = fmt.Sprint("user ", i%4)
+			}
+			go func() { text, err := one.read(ctx, at); answered <- answer{text, err} }()
+			sent++
+		}
+	}
+	for range sent {
+		a := <-answered
+		err = errors.Join(err, a.err)
+		if strings.Contains(a.text, "last token") {
+			answers++
+		}
+	}
 	return answers, err
 }
 
-// count is how many tokens an answer has.
-func count(ctx context.Context, at, model string) (n int, err error) {
-	resp, err := ask(ctx, at, model, false)
+func (r request) read(ctx context.Context, at string) (string, error) {
+	resp, err := r.send(ctx, at, "")
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }() // it has been read
-	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s: %s", model, resp.Status)
-	}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "data: ") {
-			n++
-		}
-	}
-	return n, lines.Err()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
 }
 
-// ask sends a request as clients of language models do.
-func ask(ctx context.Context, at, model string, endless bool) (*http.Response, error) {
-	body, err := json.Marshal(map[string]any{"model": model, "stream": true, "endless": endless})
+// send sends one request as clients of language models do, with a prompt of 25 tokens.
+func (r request) send(ctx context.Context, at, endless string) (*http.Response, error) {
+	body, err := json.Marshal(map[string]any{"model": r.model, "stream": true, "max_tokens": r.tokens - 25})
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"/v1/chat/completions", strings.NewReader(string(body)))
+	body = append(body, bytes.Repeat([]byte(" "), 100-len(body))...)
+	sent, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	return http.DefaultClient.Do(r)
+	sent.Header.Set("Organisation", r.organisation)
+	sent.Header.Set("User", r.user)
+	sent.Header.Set("Endless", endless)
+	return http.DefaultClient.Do(sent)
+}
+
+// upstream stands in for a vendor's service: it streams its answers, and counts how many requests, and tokens of
+// theirs, it has at once.
+type upstream struct{ requests, tokens *gauge.Gauge }
+
+func newUpstream() *upstream { return &upstream{gauge.New(1), gauge.New(1)} }
+
+// await begins to count anew: each answer takes until n requests are there at once.
+func (u *upstream) await(n int) {
+	u.requests.Await(n)
+	u.tokens.Await(0)
+}
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var asked struct {
+		MaxTokens int `json:"max_tokens"`
+	}
+	if err != nil || json.Unmarshal(body, &asked) != nil {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	defer u.tokens.Enter(len(body)/4 + asked.MaxTokens)()
+	defer u.requests.Enter(1)()
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprint(w, "data: the first token\n\n")
+	_ = http.NewResponseController(w).Flush()
+	u.requests.Full(r.Context())
+	if r.Header.Get("Endless") != "" {
+		<-r.Context().Done()
+		return
+	}
+	_, _ = fmt.Fprint(w, "data: the last token\n\n")
 }

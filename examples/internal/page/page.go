@@ -2,22 +2,29 @@
 package page
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Shows fails the test unless the page has the command with its output. page is a
+// Shows fails the test unless the page has the command with what run prints. page is a
 // path from the test's directory.
-func Shows(t testing.TB, page, command, printed string) {
+func Shows(t testing.TB, page, command string, run func(context.Context, io.Writer) error) {
 	t.Helper()
+	var printed strings.Builder
+	err := run(t.Context(), &printed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(filepath.FromSlash(page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var block strings.Builder
-	for line := range strings.Lines(command + "\n" + printed) {
+	for line := range strings.Lines(command + "\n" + printed.String()) {
 		block.WriteString("    " + line)
 	}
 	if !strings.Contains(string(text), "\n"+block.String()+"\n") {

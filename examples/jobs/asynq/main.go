@@ -1,9 +1,9 @@
 // Command asynq has three servers with ten workers each work off reports, of which
 // two may run at once, and mails, of which three may; and four in all.
 //
-//	go run ./asynq
+//	go run ./jobs/asynq
 //
-// starts Redis for both asynq and sema. work.go is what a program needs of it.
+// starts Redis for both asynq and sema. work is what a program needs of it.
 package main
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"sema/examples/jobs/internal/counter"
+	"sema/contrib/asynq"
+	"sema/examples/jobs/internal/jobs"
 	"sema/internal/fixture/local"
 )
 
@@ -28,7 +29,31 @@ func main() {
 	}
 }
 
-const servers, reports, mails = 3, 20, 40
+// work starts a server that keeps the limits. stop shuts it down.
+func work(ctx context.Context, rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err error) {
+	sem, end, err := jobs.Open(ctx, rdb)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
+	if err != nil {
+		end()
+		return nil, err
+	}
+	mux.Use(limiter.Middleware)
+	server := limiter.NewServer(rdb, asynq.Config{
+		Concurrency:              10,
+		DelayedTaskCheckInterval: time.Second, // tasks that went back come again soon
+		LogLevel:                 asynq.ErrorLevel,
+	})
+	if err := server.Start(mux); err != nil {
+		end()
+		return nil, err
+	}
+	return func() { server.Shutdown(); end() }, nil
+}
+
+const servers = 3
 
 func demo(ctx context.Context, out io.Writer) error {
 	server, err := local.Redis(ctx)
@@ -39,50 +64,34 @@ func demo(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 
-	var count counter.Counter
-	mux := func() *asynq.ServeMux {
-		mux := asynq.NewServeMux()
-		for _, name := range []string{"report", "mail"} {
-			mux.HandleFunc(name, func(ctx context.Context, _ *asynq.Task) error {
-				return count.Work(name, func() error {
-					time.Sleep(20 * time.Millisecond)
-					return ctx.Err() // the permit is lost: asynq tries again
-				})
-			})
-		}
-		return mux
-	}
 	logging.Disable() // what matters comes as an error of sema
+	connect := func() *redis.Client {
+		return redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address, ContextTimeoutEnabled: true})
+	}
+	count := jobs.NewCount()
 	for range servers {
-		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address, ContextTimeoutEnabled: true})
+		mux := asynq.NewServeMux()
+		for _, kind := range jobs.Kinds {
+			mux.HandleFunc(kind.Name, func(ctx context.Context, _ *asynq.Task) error { return count.Work(ctx, kind.Name) })
+		}
+		rdb := connect()
 		defer func() { _ = rdb.Close() }()
-		stop, err := work(rdb, mux())
+		stop, err := work(ctx, rdb, mux)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
 
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address})
+	rdb := connect()
 	defer func() { _ = rdb.Close() }()
 	client := asynq.NewClientFromRedisClient(rdb)
-	for name, n := range map[string]int{"report": reports, "mail": mails} {
-		for range n {
-			if _, err := client.EnqueueContext(ctx, asynq.NewTask(name, nil), asynq.MaxRetry(3)); err != nil {
+	for _, kind := range jobs.Kinds {
+		for range kind.Number {
+			if _, err := client.EnqueueContext(ctx, asynq.NewTask(kind.Name, nil), asynq.MaxRetry(3)); err != nil {
 				return err
 			}
 		}
 	}
-	if err := count.Await(ctx, reports+mails); err != nil {
-		return err
-	}
-	for _, of := range []struct {
-		name  string
-		limit int
-	}{{"report", limits["report"]}, {"mail", limits["mail"]}, {"in all", inAll}} {
-		if err := count.Say(out, of.name, of.limit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return count.Tell(ctx, out)
 }

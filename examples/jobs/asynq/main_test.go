@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,9 +11,5 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDemo(t *testing.T) {
-	var out bytes.Buffer
-	if err := demo(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
-	page.Shows(t, "../../../docs/jobs.md", "cd examples/jobs && go run ./asynq     # or ./river", out.String())
+	page.Shows(t, "../../../docs/jobs.md", "cd examples && go run ./jobs/asynq     # or ./jobs/river", demo)
 }

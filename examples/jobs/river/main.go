@@ -1,9 +1,9 @@
 // Command river has three clients with ten workers each work off reports, of which
 // two may run at once, and mails, of which three may; and four in all.
 //
-//	go run ./river
+//	go run ./jobs/river
 //
-// starts PostgreSQL for River, and Redis for sema. work.go is what a program needs
+// starts PostgreSQL for River, and Redis for sema. work is what a program needs
 // of it.
 package main
 
@@ -21,8 +21,10 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
 
-	"sema/examples/jobs/internal/counter"
+	"sema/contrib/river"
+	"sema/examples/jobs/internal/jobs"
 	"sema/internal/fixture/local"
 )
 
@@ -33,9 +35,36 @@ func main() {
 	}
 }
 
-const clients, reports, mails = 3, 20, 40
+// work starts a client that keeps the limits. stop stops it.
+func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, workers *river.Workers) (stop func(), err error) {
+	sem, end, err := jobs.Open(ctx, rdb)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
+	if err != nil {
+		end()
+		return nil, err
+	}
+	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(pool)), &river.Config{
+		Queues:              map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
+		Workers:             workers,
+		Middleware:          []rivertype.Middleware{limiter},
+		FetchOnlyKnownKinds: true, // so that the driver can leave out a kind
+		Logger:              slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = client.Start(ctx)
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return func() { _ = client.Stop(context.WithoutCancel(ctx)); end() }, nil
+}
 
-// report and mail are jobs.
+const clients = 3
+
 type (
 	report struct{}
 	mail   struct{}
@@ -44,14 +73,9 @@ type (
 func (report) Kind() string { return "report" }
 func (mail) Kind() string   { return "mail" }
 
-// worker does one of them, and counts how many are done at once.
-func worker[J river.JobArgs](count *counter.Counter) river.Worker[J] {
-	return river.WorkFunc(func(ctx context.Context, job *river.Job[J]) error {
-		return count.Work(job.Kind, func() error {
-			time.Sleep(20 * time.Millisecond)
-			return ctx.Err() // the permit is lost: River tries again
-		})
-	})
+// worker does jobs of one kind, and counts how many are done at once.
+func worker[J river.JobArgs](count *jobs.Count) river.Worker[J] {
+	return river.WorkFunc(func(ctx context.Context, job *river.Job[J]) error { return count.Work(ctx, job.Kind) })
 }
 
 func demo(ctx context.Context, out io.Writer) error {
@@ -80,14 +104,14 @@ func demo(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	var count counter.Counter
+	count := jobs.NewCount()
 	logging.Disable() // what matters comes as an error of sema
 	for range clients {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: redisServer.Address, ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()
 		workers := river.NewWorkers()
-		river.AddWorker(workers, worker[report](&count))
-		river.AddWorker(workers, worker[mail](&count))
+		river.AddWorker(workers, worker[report](count))
+		river.AddWorker(workers, worker[mail](count))
 		stop, err := work(ctx, rdb, pool, workers)
 		if err != nil {
 			return err
@@ -98,26 +122,13 @@ func demo(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, of := range []struct {
-		job river.JobArgs
-		n   int
-	}{{report{}, reports}, {mail{}, mails}} {
-		for range of.n {
-			if _, err := client.Insert(ctx, of.job, nil); err != nil {
+	args := map[string]river.JobArgs{"report": report{}, "mail": mail{}}
+	for _, kind := range jobs.Kinds {
+		for range kind.Number {
+			if _, err := client.Insert(ctx, args[kind.Name], nil); err != nil {
 				return err
 			}
 		}
 	}
-	if err := count.Await(ctx, reports+mails); err != nil {
-		return err
-	}
-	for _, of := range []struct {
-		name  string
-		limit int
-	}{{"report", limits["report"]}, {"mail", limits["mail"]}, {"in all", inAll}} {
-		if err := count.Say(out, of.name, of.limit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return count.Tell(ctx, out)
 }

@@ -43,7 +43,7 @@ func TestPagesShowCommandsThatThereAre(t *testing.T) {
 
 // Each flag that a page names by itself is one of some command.
 func TestPagesNameFlagsThatThereAre(t *testing.T) {
-	flags := map[string]bool{"sidecar": true, "fg": true, "st": true} // of versitygw and GNU sem
+	flags := map[string]bool{"fg": true, "st": true} // of GNU sem
 	var add func(c *cobra.Command)
 	add = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })

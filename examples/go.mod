@@ -1,11 +1,11 @@
-module sema/examples/jobs
+module sema/examples
 
 go 1.26.0
 
 replace (
-	sema => ../..
-	sema/contrib/asynq => ../../contrib/asynq
-	sema/contrib/river => ../../contrib/river
+	sema => ..
+	sema/contrib/asynq => ../contrib/asynq
+	sema/contrib/river => ../contrib/river
 )
 
 require (
