@@ -1,137 +1,160 @@
-//go:build unix
-
 package sema_test
 
 import (
+	"bytes"
+	"flag"
+	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"sema/internal/fixture/expect"
-	"sema/internal/fixture/pages"
 )
 
-// exported are the exported names of all packages of the project that users import: "sema.New",
-// "sema.Permit.Release", "sema.Options.Keep".
-func exported(t *testing.T) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	skip := regexp.MustCompile(`(^|/)(internal|lab|bench|interop|examples|testdata|node_modules|\.[a-z]+)(/|$)`)
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && skip.MatchString(path):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		add := func(parts ...string) { names[file.Name.Name+"."+strings.Join(parts, ".")] = true }
-		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					add(d.Name.Name)
-				} else {
-					add(receiver(d.Recv.List[0].Type), d.Name.Name)
-				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							add(n.Name)
-						}
-					case *ast.TypeSpec:
-						add(s.Name.Name)
-						membersOf(s, func(member string) { add(s.Name.Name, member) })
-					}
-				}
+// What pages link to is there.
+func TestLinks(t *testing.T) {
+	pages := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"}
+	for _, more := range []string{"docs/*.md", "docs/data/*.md", "clients/*/README.md", "contrib/*/README.md"} {
+		found, err := filepath.Glob(more)
+		expect.OK(t, err)
+		pages = append(pages, found...)
+	}
+	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)" ]`)
+	links := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		expect.OK(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			links++
+			to := filepath.Join(filepath.Dir(page), m[1])
+			if m[1] == "" {
+				to = page
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if m[2] != "" && !slices.Contains(anchors(t, to), m[2]) {
+				t.Errorf("%s links to %s%s, and there is no such heading", page, m[1], m[2])
 			}
 		}
-		return nil
-	})
+	}
+	if links < 100 {
+		t.Errorf("only %d links found", links)
+	}
+}
+
+// anchors are what headings of a page can be linked as.
+func anchors(t *testing.T, page string) (all []string) {
+	text, err := os.ReadFile(page)
 	expect.OK(t, err)
-	return names
+	for _, m := range regexp.MustCompile("(?m)^#+ (.*)$").FindAllStringSubmatch(string(text), -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, "#"+strings.ReplaceAll(kept, " ", "-"))
+	}
+	return all
 }
 
-func receiver(x ast.Expr) string {
-	switch x := x.(type) {
-	case *ast.StarExpr:
-		return receiver(x.X)
-	case *ast.IndexExpr:
-		return receiver(x.X)
-	case *ast.Ident:
-		return x.Name
+// A page of data says in its first line which command makes it, that each section names its command, or that it has no figures.
+func TestPagesOfDataNameTheirCommands(t *testing.T) {
+	pages, err := filepath.Glob("docs/data/*.md")
+	expect.OK(t, err)
+	if len(pages) == 0 {
+		t.Fatal("docs/data has no pages")
 	}
-	return ""
-}
-
-// membersOf calls f for each field of a struct, and each method of an interface.
-func membersOf(s *ast.TypeSpec, f func(string)) {
-	var list *ast.FieldList
-	switch x := s.Type.(type) {
-	case *ast.StructType:
-		list = x.Fields
-	case *ast.InterfaceType:
-		list = x.Methods
-	default:
-		return
-	}
-	for _, field := range list.List {
-		for _, n := range field.Names {
-			f(n.Name)
+	makefile, err := os.ReadFile("Makefile")
+	expect.OK(t, err)
+	form := regexp.MustCompile("^<!-- (?:(?:Made|Checked) by `(make ([a-z-]+)|go)[ `]|Measured: each section names the command|Written by hand)")
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		expect.OK(t, err)
+		if made := form.FindSubmatch(text); made == nil {
+			t.Errorf("%s does not begin with what made it", page)
+		} else if len(made[2]) > 0 && !bytes.Contains(makefile, []byte("\n"+string(made[2])+":")) {
+			t.Errorf("%s is made by make %s, and the Makefile has none", page, made[2])
 		}
 	}
 }
 
-// Each name of ours that a page has is one of the code: sema.New, semahttp.Handler, and fields of
-// options by themselves: Options.Keep.
-func TestPagesNameWhatTheCodeHas(t *testing.T) {
-	names := exported(t)
-	packages := map[string]bool{}
-	for name := range names {
-		of, _, _ := strings.Cut(name, ".")
-		packages[of] = true
+var updatePages = flag.Bool("update-pages", false, "write the pages that are made of comments")
+
+// TestPageOfOptions makes docs/options.md of the comments of Options and of the functions that make
+// an AcquireOption, and compares it: go test -run TestPageOfOptions . -update-pages writes it.
+func TestPageOfOptions(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	expect.OK(t, err)
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		if !strings.HasSuffix(path, "_test.go") {
+			file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+			expect.OK(t, err)
+			files = append(files, file)
+		}
 	}
-	delete(packages, "main")
-	var ours []string
-	for name := range packages {
-		ours = append(ours, name)
-	}
-	pages.Check{
-		Claim: regexp.MustCompile(`\b((?:` + strings.Join(ours, "|") + `)\.[A-Z]\w*(?:\.[A-Z]\w*)?)`),
-		True: func(claim string) bool {
-			of, name, _ := strings.Cut(claim, ".")
-			switch {
-			case names[claim], claim == "server.Shutdown", claim == "server.RegisterOnShutdown": // of net/http
-				return true
-			case of == "engine": // a variable of a program as well, of sematest's, pgengine's or another Engine
-				return names["sematest.Engine."+name] || names["pgengine.Engine."+name]
-			}
-			return false
-		},
-		Is: "exported name",
-	}.Run(t, "Call `sema.Acquirre(ctx)` first.")
-	pages.Check{
-		Claim: regexp.MustCompile(`[^.\w]Options\.([A-Z]\w*)`),
-		True: func(field string) bool {
-			for of := range packages {
-				if names[of+".Options."+field] {
-					return true
+	p, err := doc.NewFromFiles(set, files, "sema")
+	expect.OK(t, err)
+	var semaphore, acquisition []string
+	for _, s := range p.Types {
+		switch s.Name {
+		case "Options":
+			for _, f := range s.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType).Fields.List {
+				for _, n := range f.Names {
+					semaphore = append(semaphore, row(n.Name, f.Doc.Text()))
 				}
 			}
-			return field == "Metadata" // River's
-		},
-		Is: "field of any Options",
-	}.Run(t, "Set `Options.Keeps` to a moment.")
+		case "AcquireOption":
+			for _, f := range s.Funcs {
+				acquisition = append(acquisition, row(f.Name, f.Doc))
+			}
+		}
+	}
+	head := "| option | what it does, and its range | default | cost |\n|---|---|---|---|\n"
+	page := "<!-- Made of the comments in options.go and acquire.go by `go test -run TestPageOfOptions . -update-pages`. -->\n" +
+		"# Options\n\nFor those who know what they want, and look for its name.\n\n" +
+		"**In short:** the defaults are for most programs. `go doc sema.Options` says more of each.\n\n" +
+		"## Of a Semaphore\n\nFields of `sema.Options`, for all its acquisitions.\n\n" + head + strings.Join(semaphore, "") +
+		"\n## Of one acquisition\n\nArguments of `Acquire`, `TryAcquire` and `Do`: `sem.Acquire(ctx, sema.Weight(2), sema.For(\"acme\"))`.\n\n" + head + strings.Join(acquisition, "")
+	if *updatePages {
+		expect.OK(t, os.WriteFile("docs/options.md", []byte(page), 0o666))
+	}
+	is, err := os.ReadFile("docs/options.md")
+	expect.OK(t, err)
+	if string(is) != page {
+		t.Error("docs/options.md is not what the comments say: go test -run TestPageOfOptions . -update-pages")
+	}
+}
+
+var (
+	sentence  = regexp.MustCompile(`[^ ].*?[.](?: |$)`)
+	defaultOf = regexp.MustCompile(`^Default:? (.*)\.$`)
+	costOf    = regexp.MustCompile(`^Cost: (.*)\.$`)
+	rangeOf   = regexp.MustCompile(`^(At (most|least)|0 …|1 …|M)|…`)
+	linkInDoc = regexp.MustCompile(`\[([A-Z][\w.]*)\]`)
+)
+
+// row is an option's line: its first sentence, and those of its range, its default and its cost.
+func row(name, text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	what, within, without, cost := "", "", "", ""
+	for i, s := range sentence.FindAllString(text, -1) {
+		s = strings.TrimSpace(s)
+		switch m := defaultOf.FindStringSubmatch(s); {
+		case i == 0:
+			what = strings.TrimPrefix(s, name+" ")
+		case m != nil:
+			without = m[1]
+		case costOf.MatchString(s):
+			cost = costOf.FindStringSubmatch(s)[1]
+		case within == "" && strings.ContainsAny(s, "0123456789…M") && rangeOf.MatchString(s):
+			within = " " + s
+		}
+	}
+	cell := func(s string) string { return strings.ReplaceAll(linkInDoc.ReplaceAllString(s, "`$1`"), "*", `\*`) }
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, cell(what+within), cell(without), cell(cost))
 }

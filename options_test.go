@@ -203,3 +203,16 @@ func TestTheNamesOfThePackage(t *testing.T) {
 	}
 	t.Logf("%d exported names", len(names))
 }
+
+// ofExported reports whether a function is a method of an exported type, or of none.
+func ofExported(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return true
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	name, ok := of.(*ast.Ident)
+	return ok && name.IsExported()
+}

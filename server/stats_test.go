@@ -3,15 +3,11 @@ package server_test
 import (
 	"context"
 	"log/slog"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"sema/internal/fixture/expect"
-	"sema/internal/fixture/pages"
 	"sema/metrics"
 	"sema/server"
 )
@@ -82,32 +78,6 @@ func TestTheServerTellsOfItself(t *testing.T) {
 			`sema_server_grant_wait_seconds_bucket{le="30"}`:        "2",
 			`sema_server_request_duration_seconds_sum{` + put + `}`: "20",
 		})
-	})
-}
-
-// The documentation page has every metric of the server.
-func TestThePageHasTheServersMetrics(t *testing.T) {
-	page, err := os.ReadFile("../docs/metrics.md")
-	expect.OK(t, err)
-	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
-		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
-		var names []string
-		for _, f := range h.server.Families(t.Context()) {
-			names = append(names, f.PrometheusName())
-			if !strings.Contains(string(page), "`"+f.PrometheusName()+"`") {
-				t.Errorf("docs/metrics.md lacks %s", f.PrometheusName())
-			}
-		}
-		pages.Check{
-			Claim: regexp.MustCompile(`\bsema_server_[a-z_]*[a-z]`),
-			True: func(claim string) bool {
-				for _, suffix := range []string{"_sum", "_count", "_bucket"} {
-					claim = strings.TrimSuffix(claim, suffix)
-				}
-				return slices.Contains(names, claim)
-			},
-			Is: "metric of the server",
-		}.Run(t, "See `sema_server_guests`.")
 	})
 }
 

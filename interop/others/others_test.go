@@ -1,10 +1,14 @@
 package others
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -371,4 +375,18 @@ func worksAlone(t *testing.T, what string, programs ...lock) {
 	if most.Load() != 1 {
 		t.Errorf("%s: %d at work at once", what, most.Load())
 	}
+}
+
+// readPID is the process id that a command says first.
+func readPID(t *testing.T, out io.Reader) int {
+	t.Helper()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
