@@ -1,5 +1,5 @@
-// Command fencing has two hosts write to the same row of PostgreSQL, each with a permit. The first one loses its permit
-// between its last look at it and its write, and PostgreSQL refuses that write.
+// Command fencing shows two hosts that write to the same row of PostgreSQL, each with a permit. The first one loses its
+// permit between its last look at it and its write, and PostgreSQL refuses that write.
 //
 //	go run ./fencing
 //

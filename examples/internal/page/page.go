@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Shows fails the test unless the page has the command with what run prints. page is a
+// Shows fails the test unless the page has the command, and below it the output of run. page is a
 // path from the test's directory.
 func Shows(t testing.TB, page, command string, run func(context.Context, io.Writer) error) {
 	t.Helper()

@@ -1,5 +1,4 @@
-// Package jobs has what the examples of both queues do: reports, of which two may run at once, and mails, of which
-// three may; and four in all.
+// Package jobs is the work of both queues' examples. Two reports may run at once, three mails, and four jobs in all.
 package jobs
 
 import (
