@@ -14,11 +14,11 @@ demo: build
 	./scripts/demo/play.sh
 
 build:
-	go build -o bin/sema ./cmd/sema
+	go -C cmd/sema build -o ../../bin/sema .
 
 # Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
 man:
-	go run ./cmd/sema/internal/cli/man bin/man
+	go -C cmd/sema run ./internal/cli/man ../../bin/man
 
 # The modules' path, imports and documents, for a place where others can get them:
 # make home MODULE=example.org/you/sema. CONTRIBUTING.md says which tags follow.
@@ -51,11 +51,11 @@ release-test:
 
 # The image for this machine's processor, as an OCI archive.
 image:
-	GOOS=linux go build -o bin/image/linux/$$(go env GOARCH)/sema ./cmd/sema
+	GOOS=linux go -C cmd/sema build -o ../../bin/image/linux/$$(go env GOARCH)/sema .
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples interop monitoring
+MODULES = cmd/sema engines/pgengine lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river deploy examples interop monitoring
 
 # A program of lab, built, and run here: paths in its flags are those of the repository.
 lab = go -C lab build -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))
@@ -75,10 +75,11 @@ QUICK = . ./engine ./engines/memengine ./engines/register ./internal/adapt ./int
 # tests run where PostgreSQL is.
 test:
 	./scripts/test-tools.sh redis-server
-	$(TESTRUN) -fresh $(call least,test) $(PRODUCT) .
-PRODUCT = $(if $(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null), \
+	$(TESTRUN) -fresh $(call least,test) $(PRODUCT) . cmd/sema $(if $(POSTGRES_HERE),engines/pgengine)
+POSTGRES_HERE := $(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)
+PRODUCT = $(if $(POSTGRES_HERE), \
 	-skip '$(EXTRAS)' -left 'tests of terminals and PgBouncer: make check', \
-	-skip '$(EXTRAS)|Postgres' -without engines/pgengine -left 'engines/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
+	-skip '$(EXTRAS)|Postgres' -left 'engines/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
 # They need tmux, curl or pgbouncer.
 EXTRAS = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
 
@@ -145,7 +146,7 @@ stress:
 	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engines/fileengine || exit 1; done
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engines/fileengine
-	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./cmd/sema/internal/cli
+	SEMA_KILLS=1000 go -C cmd/sema test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 
 # The longest step with 100,000 that wait and 100,000 that hold, on Redis. A minute.
 bounds:

@@ -45,7 +45,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "sema")
-	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/sema").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", "../cmd/sema", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", &os.PathError{Op: string(out), Path: path, Err: err}
 	}

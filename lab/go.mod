@@ -24,4 +24,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	sema/engines/pgengine v0.0.0
 )
+
+replace sema/engines/pgengine => ../engines/pgengine

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 n=${1:-1000} killed=${2:-100} idle=${3:-60}
-go build -o bin/sema ./cmd/sema
+go -C cmd/sema build -o ../../bin/sema .
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$dir"' EXIT
 export SEMA_URL="file://$dir/store"

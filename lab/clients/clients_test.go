@@ -27,7 +27,7 @@ func ground(t *testing.T) (env []string) {
 		t.Skip("it needs servers and processes")
 	}
 	program := filepath.Join(t.TempDir(), "sema")
-	run(t, nil, "go", "-C", "..", "build", "-o", program, "./cmd/sema")
+	run(t, nil, "go", "-C", "../cmd/sema", "build", "-o", program, ".")
 	return []string{"SEMA_BIN=" + program, "SEMA_ENGINE=" + redistest.Start(t).URL(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=python/src"}
 }
 

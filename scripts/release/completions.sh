@@ -3,5 +3,5 @@
 set -eu
 mkdir -p "$1"
 for shell in bash zsh fish powershell; do
-	go run ./cmd/sema completion $shell >"$1/sema.$shell"
+	go -C cmd/sema run . completion $shell >"$1/sema.$shell"
 done
