@@ -71,7 +71,7 @@ func serve(ctx context.Context, redisURL string) (url string, stop func(), err e
 	if said, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build ./cmd/sema: %w: %.200s", err, said)
 	}
-	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--history", "0")
+	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "SEMA_URL="+redisURL) // it may have a password
 	p, err := child.StartServer(cmd)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -84,14 +83,13 @@ type Options struct {
 	// 1 … 1,000,000; further ones are told to come back. Default 1000.
 	Streams int
 
+	// Always makes the Watcher look at all semaphores all the time, once each of its
+	// Options.Rounds, so that a page has the last hour as soon as somebody opens it. Default
+	// false: a page has what was seen while pages were open.
+	Always bool
+
 	// Log has what went wrong. Default slog.Default.
 	Log *slog.Logger
-
-	history *history.History // nil: the Handler makes its own; see history.Give
-}
-
-func init() {
-	history.Give = func(options any, h *history.History) { options.(*Options).history = h }
 }
 
 // Handler is the dashboard. Create it with New and close it.
@@ -100,7 +98,6 @@ type Handler struct {
 	options Options
 	watcher *watch.Watcher
 	history *history.History
-	own     []func() // closes what is ours of these
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	feeds   feeds
@@ -131,22 +128,15 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 	); err != nil {
 		return nil, err
 	}
-	h := &Handler{engine: e, options: options, watcher: o.Watcher, history: o.history, origins: o.Origins}
+	h := &Handler{engine: e, options: options, watcher: o.Watcher, origins: o.Origins}
 	if h.watcher == nil {
 		w, err := watch.New(e, nil)
 		if err != nil {
 			return nil, err
 		}
-		h.watcher, h.own = w, append(h.own, w.Close)
+		h.watcher = w
 	}
-	if h.history == nil {
-		kept, err := history.New(h.watcher, nil)
-		if err != nil {
-			h.closeOwn()
-			return nil, err
-		}
-		h.history, h.own = kept, append(h.own, kept.Close)
-	}
+	h.history = history.New(h.watcher, history.Options{Always: options.Always})
 	if h.origins == nil {
 		h.origins = http.NewCrossOriginProtection()
 	}
@@ -193,15 +183,16 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 func (h *Handler) Close() {
 	h.close.Do(func() {
 		h.feeds.shut()
-		h.closeOwn()
+		h.history.Close()
+		if h.options.Watcher == nil { // it is our own
+			h.watcher.Close()
+		}
 	})
 }
 
-func (h *Handler) closeOwn() {
-	for _, closing := range slices.Backward(h.own) {
-		closing()
-	}
-}
+// Acted shows an operator's act on the semaphore's page, such as one by way of the API of a
+// server. What operators do on the pages is shown anyway.
+func (h *Handler) Acted(r access.Record) { h.history.Act(r) }
 
 // policy lets pages use what comes from here, and nothing else. Nothing is
 // inline, nobody frames us.

@@ -73,11 +73,14 @@ func briefWhy(text string, key engine.Key) string {
 	return text
 }
 
-// keyOf is a key that the history has as a text.
-func keyOf(text string) engine.Key {
-	key, _ := engine.ParseKey(text) // as Key.String made it
-	return key
-}
+// stamp is a time on a page: in UTC, and a script may make it local.
+type stamp struct{ time.Time }
+
+// UTC is the time for machines.
+func (s stamp) UTC() string { return s.Time.UTC().Format(time.RFC3339) }
+
+// Clock is the time of the day.
+func (s stamp) Clock() string { return s.Time.UTC().Format("15:04:05") }
 
 // count is a number and what it counts.
 func count(n int, what string) string {
@@ -110,15 +113,11 @@ const sparkWidth, sparkHeight = 120, 28
 
 // sparkSteps is how many of a history's steps a line of the last minutes shows: five
 // minutes, unless its steps are others than usual.
-const sparkSteps = 60
+const sparkSteps = 30
 
 func (h *Handler) spark(name string) template.HTML {
-	now, over := time.Now(), sparkSteps*h.history.Options().Step
-	points, err := h.history.Series(name, now.Add(-over), now, 0)
-	if err != nil {
-		return "" // memory goes back further
-	}
-	return spark(points, over)
+	over := sparkSteps * h.history.Step()
+	return spark(h.history.Series(name, time.Now().Add(-over), h.history.Step()), over)
 }
 
 // spark is the last minutes as a picture: what was used as an area below the

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"sema/internal/history"
-	"sema/internal/looks"
 	"sema/internal/rights"
 	"sema/watch"
 )
@@ -36,20 +35,20 @@ func (h *Handler) hosts(a visitor) []hostRow {
 		semaphores map[string]bool
 	}
 	all := map[string]*found{}
-	h.history.Here(func(name string, v *history.Visit) {
-		if !rights.Sees(a.Who, name) {
+	h.history.Here(func(c history.Caller) {
+		if !rights.Sees(a.Who, c.Semaphore) {
 			return
 		}
-		f := all[v.Client.Host]
+		f := all[c.Client.Host]
 		if f == nil {
-			f = &found{hostRow: hostRow{Host: v.Client.Host}, programs: map[int]bool{}, semaphores: map[string]bool{}}
-			all[v.Client.Host] = f
+			f = &found{hostRow: hostRow{Host: c.Client.Host}, programs: map[int]bool{}, semaphores: map[string]bool{}}
+			all[c.Client.Host] = f
 		}
-		f.programs[v.Client.PID], f.semaphores[name] = true, true
+		f.programs[c.Client.PID], f.semaphores[c.Semaphore] = true, true
 		switch {
-		case v.Granted.IsZero():
+		case c.Kind == "queued":
 			f.Waiting++
-		case v.Dying():
+		case c.Dying:
 			f.dying++
 			fallthrough
 		default:
@@ -75,7 +74,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 func (h *Handler) hostsPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	ctx, cancel := context.WithTimeout(r.Context(), lateTime)
 	defer cancel()
-	if _, _, err := looks.Summaries(ctx, h.watcher, looks.Query{Query: watch.Query{Prefixes: a.Prefixes, N: 1}, Soon: true, Rounds: true}); err != nil { // rounds go on
+	if _, _, err := h.watcher.Summaries(ctx, watch.Query{Prefixes: a.Prefixes, N: 1, Soon: true}); err != nil { // rounds go on
 		h.unreachable(w, r, a, err)
 		return
 	}

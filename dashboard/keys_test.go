@@ -272,7 +272,7 @@ func TestHTMLInKeysIsText(t *testing.T) {
 	has(t, s.get(200, "/semaphore?name=x"), ">of its own<", "sets key &#34;&gt;")
 }
 
-// A key is found on the list, and in what has been.
+// A key is found on the list, and in what happened.
 func TestKeysAreFound(t *testing.T) {
 	s := open(t, dashboard.Options{})
 	s.asked("x", 3, 0, "acme", "beta")
@@ -280,7 +280,7 @@ func TestKeysAreFound(t *testing.T) {
 	page := s.get(200, "/?q=acm")
 	has(t, page, "Who was found", "for <bdi>acme</bdi>")
 	hasNot(t, page, "for <bdi>beta</bdi>")
-	has(t, s.get(200, "/semaphore?name=x"), "asked for acme", `for <bdi>beta</bdi>`)
+	has(t, s.get(200, "/semaphore?name=x"), "<bdi>asked for acme</bdi> holds a permit", "<bdi>asked for beta</bdi> holds a permit")
 }
 
 // tenants has each of so many keys hold one, and twice as many callers wait.

@@ -1,16 +1,17 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"sema/engine"
 	"sema/internal/history"
-	"sema/internal/looks"
 	"sema/internal/rights"
 	"sema/watch"
 )
@@ -112,9 +113,9 @@ func (q listQuery) in(texts ...string) bool {
 	return true
 }
 
-// has reports whether a visit is one that the query asks for.
-func (q listQuery) has(v *history.Visit) bool {
-	return q.in(v.ID, v.Key, v.Client.Caller, v.Client.Label, v.Client.Host)
+// has reports whether a caller is one that the query asks for.
+func (q listQuery) has(c history.Caller) bool {
+	return q.in(c.ID, c.Key.String(), c.Client.Caller, c.Client.Label, c.Client.Host)
 }
 
 // match is what the query leaves of a list; nil: all of it.
@@ -130,9 +131,9 @@ func (h *Handler) match(q listQuery) func(watch.Summary) bool {
 	}
 	named := map[string]bool{}
 	if q.find != "" {
-		h.history.Here(func(name string, v *history.Visit) {
-			if q.has(v) {
-				named[name] = true
+		h.history.Here(func(c history.Caller) {
+			if q.has(c) {
+				named[c.Semaphore] = true
 			}
 		})
 	}
@@ -207,7 +208,7 @@ type listRow struct {
 
 // foundRow is a client that a search found.
 type foundRow struct {
-	history.Found
+	history.Caller
 	Address  string
 	HostPage string
 	When     stamp
@@ -218,13 +219,12 @@ type foundRow struct {
 const foundMost = 20
 
 func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
-	query := looks.Query{Match: h.match(q), Soon: true, Rounds: true}
-	query.Prefixes, query.Order, query.Skip, query.N = a.Prefixes, q.sort, (q.page-1)*h.options.Rows, h.options.Rows
+	query := watch.Query{Prefixes: a.Prefixes, Order: q.sort, Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, Soon: true, Match: h.match(q)}
 	if q.sort == "attention" {
 		query.Order = ""
 		query.Rank = func(s watch.Summary) float64 { _, rank := h.troubles(s); return rank }
 	}
-	page, total, err := looks.Summaries(ctx, h.watcher, query)
+	page, total, err := h.watcher.Summaries(ctx, query)
 	if err != nil {
 		return listView{}, err
 	}
@@ -274,21 +274,33 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 	return row
 }
 
-// found are the clients that a search found, in all semaphores.
+// kindsOf are the kinds of history.Caller in words.
+var kindsOf = map[string]string{
+	"granted": "holds a permit", "queued": "waits", "released": "gave it back", "ended": "its lease may have ended",
+	"left": "left the queue, no permit seen",
+}
+
+// found are the clients that a search found, in all semaphores: those that hold or wait come
+// first, then those that have gone, the last first.
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
-	var rows []foundRow
-	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return rights.Sees(a.Who, name) && q.has(v) }) {
-		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), HostPage: hostAddress(f.Client.Host), When: stamp{f.From()}, How: ends[f.End]}
-		switch {
-		case !f.Gone.IsZero():
-			row.When = stamp{f.Gone}
-			row.Address = semaphoreQuery{name: f.Semaphore, moment: moment{at: f.Gone.UTC(), span: usualSpan}}.address()
-		case f.Granted.IsZero():
-			row.How = "waits"
-		default:
-			row.When, row.How = stamp{f.Granted}, "holds a permit"
+	var here, gone []history.Caller
+	into := func(list *[]history.Caller) func(history.Caller) {
+		return func(c history.Caller) {
+			if rights.Sees(a.Who, c.Semaphore) && q.has(c) {
+				*list = append(*list, c)
+			}
 		}
-		rows = append(rows, row)
+	}
+	h.history.Here(into(&here))
+	h.history.Gone(into(&gone))
+	slices.SortFunc(here, func(a, b history.Caller) int {
+		return cmp.Or(cmp.Compare(a.Semaphore, b.Semaphore), a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(gone, func(a, b history.Caller) int { return b.Time.Compare(a.Time) })
+	all := append(here, gone...)
+	var rows []foundRow
+	for _, c := range all[:min(foundMost, len(all))] {
+		rows = append(rows, foundRow{c, semaphoreAddress(c.Semaphore), hostAddress(c.Client.Host), stamp{c.Time}, kindsOf[c.Kind]})
 	}
 	return rows
 }

@@ -17,7 +17,7 @@ var sources embed.FS
 
 // pages are read when the first one is wanted: a program that has a dashboard in it, and shows none, starts sooner.
 var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{"brief": briefID, "briefKey": briefKey, "title": view.Title, "keyOf": keyOf, "keysFact": keysFact, "capsText": view.CapsText, "keyed": view.Keyed, "bar": bar}).ParseFS(sources, "pages/*.html"))
+	return template.Must(template.New("").Funcs(template.FuncMap{"brief": briefID, "briefKey": briefKey, "title": view.Title, "keysFact": keysFact, "capsText": view.CapsText, "keyed": view.Keyed, "bar": bar}).ParseFS(sources, "pages/*.html"))
 })
 
 // frame is what all pages have.

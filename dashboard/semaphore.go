@@ -18,7 +18,6 @@ import (
 type semaphoreQuery struct {
 	name  string
 	pages [len(lists)]int // of the lists; 0 is 1
-	moment
 }
 
 // lists are the lists of a semaphore's page.
@@ -31,7 +30,7 @@ const (
 )
 
 func semaphoreQueryOf(v url.Values) semaphoreQuery {
-	q := semaphoreQuery{name: v.Get("name"), moment: momentOf(v)}
+	q := semaphoreQuery{name: v.Get("name")}
 	for list, key := range lists {
 		q.pages[list] = pageOf(v, key)
 	}
@@ -54,11 +53,10 @@ func (q semaphoreQuery) address() string {
 			v.Set(lists[list], strconv.Itoa(page))
 		}
 	}
-	q.put(v)
 	return "semaphore?" + v.Encode()
 }
 
-// semaphoreAddress leads to a semaphore as it is now.
+// semaphoreAddress leads to a semaphore.
 func semaphoreAddress(name string) string { return semaphoreQuery{name: name}.address() }
 
 type semaphoreView struct {
@@ -77,7 +75,7 @@ type semaphoreView struct {
 	WaitersPager pager
 	Actions      []link
 	Troubles     []string
-	Past         pastView
+	Hour         hourView
 	Adapting     string // how the limit is found
 }
 
@@ -112,7 +110,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	v.Summary = watch.Summarize(q.name, looked, st)
 	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
 	v.Troubles, _ = h.troubles(v.Summary)
-	v.Past = h.past(q)
+	v.Hour = h.hour(q.name)
 	v.Wait = "–"
 	if v.Summary.Waiting > 0 {
 		v.Wait = brief(v.Summary.Oldest + since)
@@ -177,13 +175,8 @@ func (v semaphoreView) pieces() pieces {
 	p.part("notice", "notice", v.Notice)
 	p.part("facts", "facts", v)
 	p.part("actions", "actions", v.Actions)
-	p.part("charts", "charts", v.Past)
-	p.part("figures", "figures", v.Past)
-	p.part("lately", "lately", v.Past.Lately)
-	p.part("more-lanes", "more-lanes", v.Past)
-	for _, lane := range v.Past.Lanes {
-		p.row("lanes", lane.Key, "lane-row", lane)
-	}
+	p.part("charts", "charts", v.Hour)
+	p.part("lately", "lately", v.Hour.Lately)
 	p.part("keys-pager", "pager", v.KeysPager)
 	for _, row := range v.Keys {
 		p.row("keys", "="+row.Key.Key.String(), "key-row", row) // a key may be empty
@@ -196,5 +189,5 @@ func (v semaphoreView) pieces() pieces {
 	for _, row := range v.Waiters {
 		p.row("waiters", row.ID, "waiter-row", row)
 	}
-	return p.with("keys", "holders", "waiters", "lanes")
+	return p.with("keys", "holders", "waiters")
 }

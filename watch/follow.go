@@ -5,24 +5,22 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/hooks"
 )
 
-func init() {
-	hooks.Follow = func(ctx context.Context, w any, always bool, f any) {
-		w.(*Watcher).follow(ctx, always, f.(func(Summary, engine.State, time.Duration, []Event)))
-	}
-	hooks.Summaries = func(ctx context.Context, w, q any, rounds, soon bool, match, rank any) (any, int, error) {
-		page, total, err := w.(*Watcher).query(ctx, query{q.(Query), rounds, soon, match.(func(Summary) bool), rank.(func(Summary) float64)})
-		return page, total, err
-	}
+// Look is the result of a look at a semaphore.
+type Look struct {
+	Summary
+	State  engine.State  // others share it; not to be changed
+	Since  time.Duration // since the beginning of the look before; 0: there was none to compare with
+	Events []Event       // the changes since then
 }
 
-// follower receives all looks.
-type follower func(Summary, engine.State, time.Duration, []Event)
-
-// follow is what looks.Follow does.
-func (w *Watcher) follow(ctx context.Context, always bool, f follower) {
+// Follow returns at once. From then on, until ctx or the Watcher ends, it calls f with each
+// successful look at any semaphore. The looks at one semaphore come in order. With always,
+// the Watcher makes a round each Options.Rounds all the time; otherwise f receives only the
+// looks that other calls cause. The Watcher's lock is held during f, so f must be quick and
+// must not call the Watcher.
+func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()

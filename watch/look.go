@@ -198,8 +198,8 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 		}
 		w.publish(s, events)
 	}
-	for follower := range w.followers {
-		(*follower)(seen, st, since, events)
+	for f := range w.followers {
+		(*f)(Look{seen, st, since, events})
 	}
 	s.err, s.began, s.looked, w.reached = nil, began, now, now
 	s.summary, s.state = seen, nil

@@ -71,23 +71,27 @@ type Query struct {
 	Skip     int      // how many semaphores to skip before the page
 	N        int      // the most semaphores on the page; 0 or less: all
 	Now      bool     // with N: list the names and look at each semaphore again, regardless of Options.Fresh
-}
 
-// query is a looks.Query.
-type query struct {
-	Query
-	rounds, soon bool
-	match        func(Summary) bool
-	rank         func(Summary) float64 // nil: by ranks
+	// Soon, with N, does not wait for a round. The order and Match use the looks so far, and
+	// rounds continue for Options.Linger.
+	Soon bool
+
+	// Match selects semaphores by their last Summary. Rank replaces Order: the highest value
+	// comes first. Both may be nil. The Watcher's lock is held during the calls, so they must
+	// not call the Watcher. The Summary of a semaphore without a look has only a name, and
+	// its Looked is zero.
+	Match func(Summary) bool
+	Rank  func(Summary) float64
 }
 
 func (q *Query) matches(name string) bool {
 	return begins(name, q.Prefixes) && (q.Filter == "" || strings.Contains(strings.ToLower(name), strings.ToLower(q.Filter)))
 }
 
-func (q *query) ranked() func(Summary) float64 {
-	if q.rank != nil {
-		return q.rank
+// rank returns the sort key of the query's order; nil: the order of names.
+func (q *Query) rank() func(Summary) float64 {
+	if q.Rank != nil {
+		return q.Rank
 	}
 	return ranks[q.Order]
 }
@@ -99,21 +103,17 @@ func begins(name string, prefixes []string) bool {
 // Summaries returns a page of the existing semaphores, and their number on all pages.
 //
 // In the order of names it looks only at the semaphores on the page. In any other order,
-// and without N, it uses the last round, which is at most a minute old; the first such call
-// waits for a round. It then looks again at the semaphores on the page, so the figures can
-// be newer than those of the order.
+// with Match, and without N, it uses the last round, which is at most a minute old; the
+// first such call waits for a round. It then looks again at the semaphores on the page, so
+// the figures can be newer than those of the order.
 //
 // It fails if the names cannot be listed, if no look succeeded, or when ctx ends. The error
 // of a single look is in Summary.Err.
 func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total int, err error) {
-	return w.query(ctx, query{Query: q})
-}
-
-func (w *Watcher) query(ctx context.Context, q query) (page []Summary, total int, err error) {
 	if _, ok := ranks[q.Order]; !ok {
 		return nil, 0, &engine.ArgumentError{What: "order", Value: q.Order, Want: "name, use, waiting or oldest"}
 	}
-	if q.After != "" && q.ranked() != nil {
+	if q.After != "" && q.rank() != nil {
 		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
 	}
 	inner, done, err := w.enter(ctx)
@@ -125,19 +125,19 @@ func (w *Watcher) query(ctx context.Context, q query) (page []Summary, total int
 	return page, total, w.failed(ctx, "list", "", err)
 }
 
-func (w *Watcher) summaries(ctx context.Context, q query) ([]Summary, int, error) {
+func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error) {
 	since := time.Now()
 	if !q.Now {
 		since = since.Add(-w.options.Fresh)
 	}
-	all := q.ranked() != nil || q.N <= 0 || q.match != nil
-	if all && !(q.soon && q.N > 0) {
+	switch {
+	case q.Soon && q.N > 0:
+		w.keepRounds(w.options.Linger)
+	case q.rank() != nil || q.N <= 0 || q.Match != nil:
 		if err := w.awaitRound(ctx); err != nil {
 			return nil, 0, err
 		}
-	} else if q.rounds || all {
-		w.keepRounds(w.options.Linger)
-	} else {
+	default:
 		w.keepRounds(0)
 	}
 	w.mu.Lock()
@@ -151,11 +151,11 @@ func (w *Watcher) summaries(ctx context.Context, q query) ([]Summary, int, error
 		return nil, 0, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !q.matches(name) })
-	if q.match != nil {
-		wanted = w.matching(wanted, q.match)
+	if q.Match != nil {
+		wanted = w.matching(wanted, q.Match)
 	}
 	total := len(wanted)
-	if rank := q.ranked(); rank != nil {
+	if rank := q.rank(); rank != nil {
 		w.sort(wanted, rank)
 	}
 	if q.After != "" {

@@ -121,8 +121,8 @@ type Watcher struct {
 	semaphores map[string]*watched
 	open       *list.List // of semaphores with a session, in the order of their last look
 	wide       map[*stream]struct{}
-	followers  map[*follower]bool // true: it needs rounds all the time
-	reached    time.Time          // the end of the last look, or list, that succeeded
+	followers  map[*func(Look)]bool // true: it needs rounds all the time
+	reached    time.Time            // the end of the last look, or list, that succeeded
 	rounds     rounds
 	names      names
 }
@@ -140,7 +140,7 @@ func New(e protocol.Engine, o *Options) (*Watcher, error) {
 	}
 	w := &Watcher{
 		engine: e, options: options, who: engine.Self("watch"),
-		semaphores: map[string]*watched{}, open: list.New(), wide: map[*stream]struct{}{}, followers: map[*follower]bool{},
+		semaphores: map[string]*watched{}, open: list.New(), wide: map[*stream]struct{}{}, followers: map[*func(Look)]bool{},
 	}
 	w.parallel = make(chan struct{}, w.options.Parallel)
 	w.ctx, w.cancel = context.WithCancel(context.Background())

@@ -19,7 +19,6 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/internal/looks"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -497,16 +496,16 @@ func TestTenThousandSemaphores(t *testing.T) {
 // follower records the looks that it receives.
 type follower struct {
 	mu    sync.Mutex
-	looks []looks.Look
+	looks []watch.Look
 }
 
-func (f *follower) add(l looks.Look) {
+func (f *follower) add(l watch.Look) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks = append(f.looks, l)
 }
 
-func (f *follower) list() []looks.Look {
+func (f *follower) list() []watch.Look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.looks)
@@ -518,7 +517,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
 		f := &follower{}
 		ctx, stop := context.WithCancel(t.Context())
-		looks.Follow(ctx, w, false, f.add)
+		w.Follow(ctx, false, f.add)
 		time.Sleep(time.Hour)
 		if n := e.states.Load(); n != 0 {
 			t.Errorf("%d looks without a call that needs them", n)
@@ -536,7 +535,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		}
 		stop()
 		time.Sleep(time.Second)
-		looks.Follow(t.Context(), w, true, f.add)
+		w.Follow(t.Context(), true, f.add)
 		expect.OK(t, p.Release())
 		time.Sleep(time.Hour)
 		if n := len(f.list()) - 2; n < 700 || n > 725 {
@@ -553,7 +552,7 @@ func TestAWaitIsAsLongAsItWas(t *testing.T) {
 		granted := make(chan *sema.Permit)
 		go func() { granted <- ignore(other.Acquire(t.Context())) }()
 		f := &follower{}
-		looks.Follow(t.Context(), w, false, f.add)
+		w.Follow(t.Context(), false, f.add)
 		time.Sleep(2 * time.Second)
 		ignore(w.State(t.Context(), "x"))
 		time.Sleep(3 * time.Second)
@@ -575,11 +574,11 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 		for i := range 3000 {
 			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: i + 1}))
 		}
-		query := looks.Query{
-			Query: watch.Query{N: 50}, Soon: true, Rounds: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
+		query := watch.Query{
+			N: 50, Soon: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
 			Match: func(s watch.Summary) bool { return s.Limit != 2999 },
 		}
-		page, total, err := looks.Summaries(t.Context(), w, query)
+		page, total, err := w.Summaries(t.Context(), query)
 		if err != nil || total != 3000 || len(page) != 50 || page[0].Looked.IsZero() {
 			t.Fatalf("%v %d %v", page, total, err)
 		}
@@ -593,7 +592,7 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 		if got := w.Totals([]string{"s0000", "x"}); got.Listed != 10 {
 			t.Errorf("%+v", got)
 		}
-		page, total, err = looks.Summaries(t.Context(), w, query)
+		page, total, err = w.Summaries(t.Context(), query)
 		if err != nil || total != 2999 || page[0].Name != "s02999" || page[1].Name != "s02997" {
 			t.Errorf("%v %d %v", page[:2], total, err)
 		}
@@ -607,7 +606,7 @@ func TestAPageStaysAsItIsDuringTheFirstRound(t *testing.T) {
 			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: 1}))
 		}
 		for range 4 {
-			page, _, err := looks.Summaries(t.Context(), w, looks.Query{Query: watch.Query{Skip: 2000, N: 50, Order: "use"}, Soon: true})
+			page, _, err := w.Summaries(t.Context(), watch.Query{Skip: 2000, N: 50, Order: "use", Soon: true})
 			if err != nil || page[0].Name != "s02000" || page[49].Name != "s02049" {
 				t.Fatalf("%s to %s, %v", page[0].Name, page[49].Name, err)
 			}

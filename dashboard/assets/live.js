@@ -91,7 +91,6 @@
       const message = JSON.parse(event.data);
       for (const [key, html] of Object.entries(message.parts)) showPart(key, html);
       for (const [name, list] of Object.entries(message.lists)) showList(name, list);
-      if (message.parts.charts !== undefined) page.point();
       const old = document.querySelector('[data-part="notice"]').textContent.trim() !== "";
       say(old ? "Not up to date" : "Live");
     };

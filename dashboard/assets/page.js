@@ -1,5 +1,4 @@
-// What a page does without the server: times as they are here or in UTC, copying,
-// and the figures under the pointer.
+// What a page does without the server: times as they are here or in UTC, and copying.
 "use strict";
 const page = (() => {
   // Pages come with times in UTC. They are shown as they are here once somebody wants that.
@@ -72,38 +71,5 @@ const page = (() => {
       show(document);
     }, 2000);
   });
-
-  // The figures at the pointer are those of the table below the charts.
-  let at = null; // a part of the charts' width
-  const point = () => {
-    const table = document.querySelector("table.figures");
-    const hover = document.getElementById("hover");
-    if (!table || !hover) return;
-    const svgs = document.querySelectorAll("svg.chart");
-    for (const svg of svgs) {
-      const cursor = svg.querySelector(".cursor");
-      const x = at === null ? -9 : at * svg.viewBox.baseVal.width;
-      cursor.setAttribute("x1", x);
-      cursor.setAttribute("x2", x);
-    }
-    hover.dataset.plain ??= hover.innerHTML;
-    if (at === null) {
-      hover.innerHTML = hover.dataset.plain; // as the server made it
-      return;
-    }
-    const from = Date.parse(table.dataset.from);
-    const moment = from + at * (Date.parse(table.dataset.to) - from);
-    // The newest comes first: it is the first row that began by then.
-    const row = [...table.tBodies[0].rows].find((r) => Date.parse(r.querySelector("time").dateTime) <= moment);
-    const cells = row ? [...row.cells].slice(1).map((cell) => `${cell.dataset.label} ${cell.textContent}`) : ["nobody looked"];
-    hover.textContent = `${row ? row.cells[0].textContent : ""}: ${cells.join(", ")}`;
-  };
-  document.addEventListener("pointermove", (event) => {
-    const svg = event.target.closest("svg.chart");
-    if (!svg && at === null) return;
-    const box = svg && svg.getBoundingClientRect();
-    at = svg ? Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) : null;
-    point();
-  });
-  return { show, point };
+  return { show };
 })();

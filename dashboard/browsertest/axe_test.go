@@ -44,7 +44,7 @@ func violations(b *tab, checker string) []string {
 func TestAxe(t *testing.T) {
 	s := newSite(t, withLogin())
 	p := s.town()
-	s.history(3)
+	s.seen()
 	checker := axe(t)
 	for _, look := range []struct {
 		scheme string

@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,7 +24,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/internal/history"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -217,7 +218,6 @@ func (b *tab) click(selector, text string) {
 type site struct {
 	t         *testing.T
 	engine    protocol.Engine
-	kept      *history.History
 	dashboard *dashboard.Handler
 	server    *httptest.Server
 
@@ -237,8 +237,8 @@ func newSiteOn(t *testing.T, e protocol.Engine, o dashboard.Options) *site {
 	return s
 }
 
-// newSiteEvery has a history of looks so far apart, and no server yet.
-func newSiteEvery(t *testing.T, e protocol.Engine, o dashboard.Options, step time.Duration) *site {
+// newSiteEvery looks at all semaphores so often, and has no server yet.
+func newSiteEvery(t *testing.T, e protocol.Engine, o dashboard.Options, every time.Duration) *site {
 	t.Helper()
 	s := &site{t: t, engine: e}
 	o.Audit = func(a access.Record) {
@@ -246,23 +246,17 @@ func newSiteEvery(t *testing.T, e protocol.Engine, o dashboard.Options, step tim
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
 	}
-	w, err := watch.New(s.engine, &watch.Options{Rounds: step})
+	w, err := watch.New(s.engine, &watch.Options{Rounds: every})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := history.New(w, &history.Options{Step: step, Always: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.kept, o.Watcher = kept, w
-	history.Give(&o, kept)
+	o.Watcher, o.Always = w, true
 	d, err := dashboard.New(s.engine, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.dashboard = d
 	t.Cleanup(func() {
-		kept.Close()
 		w.Close()
 		_ = s.engine.Close()
 	})
@@ -400,17 +394,15 @@ func (s *site) ask(name string, limit, perKey int, keys ...string) (release func
 	return func(n int) { step(protocol.Request{Kind: protocol.Release, ID: id(n)}) }
 }
 
-// history waits until a semaphore's line has so many samples.
-func (s *site) history(n int) {
-	for deadline := time.Now().Add(time.Minute); ; {
-		points, err := s.kept.Series("github-api", time.Now().Add(-time.Minute), time.Now(), 0)
-		if len(points) >= n {
-			return
-		}
-		if err != nil || time.Now().After(deadline) {
-			s.t.Errorf("%d samples: %v", n, err)
-			return
-		}
-		time.Sleep(20 * time.Millisecond) // a sample comes with the clock
-	}
+// seen waits until the page of github-api has a line of its last minutes.
+func (s *site) seen() {
+	s.t.Helper()
+	expect.Until(s.t, "a line", func() bool {
+		resp, err := http.Get(s.server.URL + "/sema/semaphore?name=github-api")
+		expect.OK(s.t, err)
+		defer func() { _ = resp.Body.Close() }()
+		page, err := io.ReadAll(resp.Body)
+		expect.OK(s.t, err)
+		return strings.Contains(string(page), `class="spark"`)
+	})
 }

@@ -98,7 +98,7 @@ func anHour(t *testing.T) *site {
 			t.Fatal(err)
 		}
 		o.record.Time, o.record.Who, o.record.Result = time.Now().UTC(), "olga", "done"
-		s.kept.Act(o.record)
+		s.dashboard.Acted(o.record)
 	}
 	time.Sleep(time.Until(begin.Add(time.Hour)))
 	s.serve()

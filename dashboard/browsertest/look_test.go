@@ -30,7 +30,7 @@ func views(permit string) map[string]string {
 		"semaphore": "semaphore?name=github-api", "paused": "semaphore?name=reports%2Fmonth+end", "nobody": "semaphore?name=nobody",
 		"revoke": "act?do=revoke&name=github-api&permit=" + permit, "limit": "act?do=limit&name=github-api&limit=2",
 		"refused": "act?do=limit&name=github-api&limit=0", "done": "semaphore?name=github-api&done=pause",
-		"found": "?q=sync&state=waiting", "moment": "semaphore?name=github-api&span=1h&at=2026-01-02T03:04:05Z", "host": "host?host=" + hostname(), "hosts": "hosts", "login": "login", "missing": "nothing",
+		"found": "?q=sync&state=waiting", "host": "host?host=" + hostname(), "hosts": "hosts", "login": "login", "missing": "nothing",
 		"keys": "semaphore?name=tenants", "key": "act?do=set-key&name=tenants&key=acme", "unset-key": "act?do=unset-key&name=tenants&key=beta",
 	}
 }
@@ -115,7 +115,7 @@ func TestNames(t *testing.T) {
 	p := s.town()
 	b := s.tab()
 	roles := map[string]int{}
-	s.history(2)
+	s.seen()
 	for name, path := range views(p.ID()) {
 		b.open(path)
 		tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
@@ -226,8 +226,8 @@ func TestPictures(t *testing.T) {
 	}{
 		{"dashboard-list-light.png", "", "light", 1280, 0},
 		{"dashboard-list-dark.png", "", "dark", 1280, 0},
-		{"dashboard-light.png", "semaphore?name=github-api&span=1h", "light", 1280, 0},
-		{"dashboard-dark.png", "semaphore?name=github-api&span=1h", "dark", 1280, 0},
+		{"dashboard-light.png", "semaphore?name=github-api", "light", 1280, 0},
+		{"dashboard-dark.png", "semaphore?name=github-api", "dark", 1280, 0},
 		{"dashboard-keys-light.png", "semaphore?name=tenants", "light", 1280, 1240},
 		{"dashboard-keys-dark.png", "semaphore?name=tenants", "dark", 1280, 1240},
 		{"dashboard-phone.png", "", "light", 390, 0},
@@ -237,6 +237,7 @@ func TestPictures(t *testing.T) {
 			b.run(scheme(c.scheme), screen(c.width, c.height, c.width < 700))
 			b.open(c.path)
 			b.until(`document.querySelector("#status").textContent === "Live"`)
+			b.js(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`)
 			shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(c.height == 0)})
 			if err != nil {
 				t.Fatal(err)

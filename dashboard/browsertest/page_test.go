@@ -1,8 +1,10 @@
 package browsertest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
+	"sema/engines/memengine"
 	"sema/internal/protocol"
 )
 
@@ -378,4 +381,80 @@ func TestThousandsDoNotFreezeThePage(t *testing.T) {
 		}
 		b.run(chromedp.MouseEvent(chromedp.MouseMoved, 100, 100)) // it answers
 	}
+}
+
+// Times are local when somebody wants that, and stay so while the page changes.
+func TestTimesAreLocalIfWanted(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("github-api", 3, "job"), 2)
+	b := s.tab()
+	b.run(command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}))
+	b.open("semaphore?name=github-api")
+	b.until(live)
+	utc := eval[string](b, `document.querySelector(".charts .times time").textContent`)
+	b.click("button", "Times: UTC")
+	b.until(`document.querySelector("#times").textContent === "Times: local"`)
+	local := `(() => { const t = document.querySelector(".times time"); const d = new Date(t.dateTime); return t.textContent === String(d.getHours()).padStart(2, "0") + t.dateTime.slice(13, 14) + String(d.getMinutes()).padStart(2, "0") + t.dateTime.slice(16, 19); })()`
+	b.until(local + fmt.Sprintf(` && document.querySelector(".times time").textContent !== %q`, utc))
+	b.open("semaphore?name=github-api")
+	b.until(`document.querySelector("#times").textContent === "Times: local"`)
+	b.until(local)
+}
+
+// A host that died is found, and one button revokes what it holds.
+func TestAHostIsRevoked(t *testing.T) {
+	s := newSite(t, quick)
+	p := s.acquire(s.semaphore("x", 3, "job"), 1)
+	q := s.acquire(s.semaphore("y", 3, "job"), 2)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.click("a", hostname())
+	b.until(`document.querySelector("h1").innerText.startsWith("Host")`)
+	b.click("button", "Revoke all 2 permits")
+	b.until(`document.querySelector(".note.good").innerText.includes("2 permits revoked")`)
+	<-p.Context(t.Context()).Done()
+	<-q.Context(t.Context()).Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.audit) != 2 {
+		t.Errorf("%+v", s.audit)
+	}
+}
+
+// still is an engine that can stop answering.
+type still struct {
+	protocol.Engine
+	frozen atomic.Bool
+}
+
+func (e *still) List(ctx context.Context) ([]string, error) {
+	for e.frozen.Load() {
+		select {
+		case <-ctx.Done():
+			return nil, &engine.Error{Op: "list", NotExecuted: true, Err: ctx.Err()}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return e.Engine.List(ctx)
+}
+
+// A page whose store stands still does not call itself live, and says since when its
+// figures are, until the store answers again.
+func TestAFrozenStoreIsNotLive(t *testing.T) {
+	o := quick
+	o.Engine = "Redis"
+	e := &still{Engine: memengine.New()}
+	s := newSiteOn(t, e, o)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.open("")
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	e.frozen.Store(true)
+	b.until(`document.querySelector("#status").textContent === "Not up to date"`)
+	b.until(`/^Redis does not answer\. Figures are of \d\d:\d\d:\d\d UTC\.$/.test(document.querySelector("[data-part=notice]").innerText.trim())`)
+	if n := eval[int](b, `document.querySelectorAll("[data-list=rows] tr").length`); n != 1 {
+		t.Errorf("%d rows are left", n)
+	}
+	e.frozen.Store(false)
+	b.until(`document.querySelector("#status").textContent === "Live" && document.querySelector("[data-part=notice]").innerText.trim() === ""`)
 }

@@ -134,7 +134,7 @@ func TestAPageOfManyIsAFewScreensHigh(t *testing.T) {
 	b.until(seen("holders") + ` === 50`)
 	b.click("summary", "Who waits")
 	b.until(`!document.querySelector("#who-waits").closest("details").open`)
-	for _, part := range []string{"History", "What happened"} {
+	for _, part := range []string{"The last hour", "What happened"} {
 		b.click("summary", part)
 	}
 	b.until(`document.querySelector("svg.chart").checkVisibility() && document.querySelector(".lately").checkVisibility()`)
@@ -146,4 +146,51 @@ func TestAPageOfManyIsAFewScreensHigh(t *testing.T) {
 	b.until(fmt.Sprintf(`window.row.innerText !== %q && !window.lately.isConnected`, held)) // the page has changed
 	b.until(`document.querySelector("svg.chart").checkVisibility() && document.querySelector(".lately").checkVisibility() && !document.querySelector("#who-waits").closest("details").open`)
 	b.until(seen("holders") + ` === 50`)
+}
+
+// Ids, tokens and hosts are in one piece on a desktop, and copied as a whole.
+func TestIdsAreInOnePiece(t *testing.T) {
+	s := newSite(t, quick)
+	raw, err := s.engine.Open("x", engine.Client{}, func(protocol.Notification) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := "ip-10-0-12-34.eu-central-1.compute.internal"
+	_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{
+		Kind: protocol.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: 1234567, Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12,
+		Who: &engine.Client{Host: host, PID: 1234567, Label: "nightly import of all", Caller: "job-17/attempt-3/part-00012"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.tab()
+	b.run(screen(1280, 900, false))
+	b.open("semaphore?name=x")
+	if n := eval[int](b, `document.querySelectorAll(".whole").length`); n < 3 {
+		t.Errorf("%d ids", n)
+	}
+	for _, broken := range eval[[]string](b, `[...document.querySelectorAll(".whole")].filter((e) => { const r = document.createRange(); r.selectNodeContents(e); return new Set([...r.getClientRects()].map((r) => Math.round(r.top / 8))).size > 1; }).map((e) => e.outerHTML)`) {
+		t.Errorf("in more than one line: %s", broken)
+	}
+	if cut := eval[[]string](b, `[...document.querySelectorAll("[data-list=holders] .whole")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)`); len(cut) > 0 {
+		t.Logf("shortened, with the whole as a title: %q", cut)
+	}
+	b.until(`document.querySelector("#status").textContent === "Live"`)             // nothing moves any more
+	b.js(`navigator.clipboard.writeText = async (text) => { window.clip = text; }`) // reading it asks the user
+	b.js(`document.addEventListener("click", () => (window.began = performance.now()), true)`)
+	b.click("button", "Copy k3f9")
+	b.until(`document.activeElement.textContent.startsWith("Copied")`)
+	b.until(`window.clip === "k3f9zq81wd5x.7-1234567-1"`)
+	// The row is made anew, as its times go on. What the button says stays for its two seconds.
+	for {
+		e := `[performance.now() - window.began, document.activeElement.textContent.startsWith("Copied") ? 1 : 0]`
+		if got := eval[[]float64](b, e); got[0] > 1500 {
+			break
+		} else if got[1] == 0 {
+			t.Fatalf("the button said so for %.0f ms", got[0])
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.until(`document.activeElement.textContent.startsWith("Copy ")`)
+	_ = raw.Close()
 }

@@ -1,210 +1,337 @@
-// Package history records the looks of package watch: the use of each semaphore, its
-// holders, its waiters and their waits, and the acts of operators.
+// Package history keeps what a watch.Watcher saw of each semaphore in the last hour: its use,
+// the waits of its callers, and what happened, with the acts of operators.
 //
-//	h, err := history.New(watcher, &history.Options{Always: true})
-//	defer h.Close()
-//	points, err := h.Series("downloads", time.Now().Add(-time.Hour), time.Now(), time.Minute)
-//	visits, err := h.Visits("downloads", from, to)
-//
-// A History has the last hour in memory, up to a number of bytes. With a Store it also has
-// older data. It knows only the looks of a watch.Watcher, and may miss a permit that is held
-// for less than the time between two looks. So counts are lower bounds, and times are exact
-// to within that time.
+// A History knows only the looks of its Watcher, and may miss a permit that is held for less
+// than the time between two looks. So counts are lower bounds, and times are exact to within
+// that time.
 package history
 
 import (
 	"cmp"
 	"context"
-	"log/slog"
-	"math"
+	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/looks"
 	"sema/watch"
 )
 
-// Options of a History. The zero value of each field is its default.
+// Keep is how far back a History goes.
+const Keep = time.Hour
+
+// maxStep is the coarsest resolution of the figures.
+const maxStep = Keep / 120
+
+// usualBytes is the size of the data that a History keeps at the most. It is enough for an
+// hour of 1,000 semaphores that change all the time. Its memory is about a third larger,
+// because lists have room to grow.
+const usualBytes = 48_000_000
+
+// Options of a History.
 type Options struct {
-	// Keep is how long data stays in memory. Default 1 h, range 1 min … 24 h.
-	Keep time.Duration
-
-	// Step is the resolution of the figures. Default 5 s, range 10 ms … 1 min.
-	Step time.Duration
-
-	// Bytes is the largest size of the data in memory. When it is reached, the semaphore
-	// with the most data loses its oldest part. Default 70 MB, enough for an hour of 1,000
-	// semaphores that change all the time. Range 1 MB … 2 GB (2³¹ - 1 bytes).
-	Bytes int
-
-	// Always makes the Watcher look at all semaphores all the time, once each of its
-	// Options.Rounds. Default false: the History records only looks that others cause.
-	Always bool
-
-	// Store keeps the data that is older than Keep, also after the process has ended.
-	// Default: none.
-	Store Store
-
-	// Log receives the errors of the Store. Default slog.Default.
-	Log *slog.Logger
+	Always bool // the Watcher looks at all semaphores all the time; else only if other calls cause looks
+	Bytes  int  // 0: usualBytes
 }
 
-// blockSteps is the number of steps in a block.
-const blockSteps = 60
-
-// History records the looks of a Watcher. Create it with New, share it, and close it. It is
+// History keeps the looks of a Watcher. Create it with New, share it, and close it. It is
 // safe for concurrent use.
 type History struct {
-	options Options
-	began   time.Time
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	step      time.Duration // the resolution of the figures
+	mostRows  int
+	mostBytes int // of events
+	cancel    context.CancelFunc
 
 	mu         sync.Mutex
+	forgot     time.Time // when old data was dropped
 	semaphores map[string]*semaphore
-	size       size // of all semaphores
-	room       int  // how many more current visits may be followed
+	rows       int // of all semaphores
+	bytes      int // of the events of all semaphores
 }
 
-// Give makes the dashboard that is made with options, a *dashboard.Options, show h in place of
-// an hour of its own. The caller closes h, after the dashboard. The dashboard tells h what
-// operators do there. Package dashboard sets Give.
-var Give func(options any, h *History)
+// semaphore has the data of one semaphore. It is guarded by the History's lock.
+type semaphore struct {
+	rows   []row   // the oldest first
+	events []Event // in the order of the looks
+	bytes  int     // of events
+	waits  Waits   // of all rows
 
-// New begins to record the looks of a Watcher. The caller closes the Watcher, after the
-// History. Nil options are the defaults. New fails only on options out of range, with an
-// *engine.ArgumentError.
-func New(w *watch.Watcher, o *Options) (*History, error) {
-	if o == nil {
-		o = &Options{}
+	// Of the last look. The snapshot is shared, and not to be changed.
+	looked  time.Time
+	holders []engine.Holder
+	waiters []engine.Waiter
+	leases  map[string]time.Duration // of holders: the longest rest of the lease in any look
+	dying   int                      // holders that have not renewed for two thirds of their lease
+}
+
+// Event is something that happened.
+type Event struct {
+	watch.Event                // Time is that of a grant, or of a ticket, rather than of the look that found it
+	Act         *access.Record // of an operator; nil: a look found a change
+}
+
+// size is about the memory of an event, in bytes.
+func (e *Event) size() int {
+	n := int(unsafe.Sizeof(*e)) + len(e.Permit) + len(e.Key) + len(e.Takes) + len(e.Client.Host) + len(e.Client.Label) + len(e.Client.Version) + len(e.Client.Caller)
+	if e.Act != nil {
+		n += int(unsafe.Sizeof(*e.Act)) + len(e.Act.Who) + len(e.Act.Permit) + len(e.Act.Key) + len(e.Act.Pools) + len(e.Act.Result)
 	}
-	options := *o
-	options.Keep = cmp.Or(o.Keep, time.Hour)
-	options.Step = cmp.Or(o.Step, 5*time.Second)
-	options.Bytes = cmp.Or(o.Bytes, 70_000_000)
-	options.Log = cmp.Or(o.Log, slog.Default())
-	if err := cmp.Or(
-		engine.ValidateRange("history", "Options.Keep", options.Keep, time.Minute, 24*time.Hour),
-		engine.ValidateRange("history", "Options.Step", options.Step, 10*time.Millisecond, time.Minute),
-		engine.ValidateRange("history", "Options.Bytes", options.Bytes, 1_000_000, math.MaxInt32),
-	); err != nil {
-		return nil, err
+	return n
+}
+
+// New begins to keep the looks of a Watcher. The caller closes the Watcher, after the History.
+func New(w *watch.Watcher, o Options) *History {
+	bytes := cmp.Or(o.Bytes, usualBytes)
+	h := &History{
+		step: min(2*w.Options().Rounds, maxStep), semaphores: map[string]*semaphore{},
+		mostRows: bytes / 2 / int(unsafe.Sizeof(row{})), mostBytes: bytes / 2, // so many events do not displace the figures
 	}
-	h := &History{options: options, began: time.Now(), semaphores: map[string]*semaphore{}, room: options.Bytes / 8 / hereBytes}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	looks.Follow(h.ctx, w, options.Always, h.add)
-	h.running.Go(h.keep)
-	return h, nil
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	w.Follow(ctx, o.Always, h.add)
+	return h
 }
 
-// Close stops recording and stores the latest data. The data in memory can still be read.
-func (h *History) Close() {
-	h.cancel()
-	h.running.Wait()
-}
+// Close ends the History. What it has can still be read.
+func (h *History) Close() { h.cancel() }
 
-// Options returns the History's options with the defaults filled in.
-func (h *History) Options() Options { return h.options }
+// Step is the resolution of the figures.
+func (h *History) Step() time.Duration { return h.step }
 
-// Act records an operator's act. Call it from the option Audit of a server, in addition to
-// the Add of an rights.Log. A dashboard calls Act of its History itself.
+// Act notes the act of an operator.
 func (h *History) Act(r access.Record) {
-	h.mu.Lock()
+	h.lock()
 	defer h.mu.Unlock()
-	s := h.use(r.Name)
-	r.Name, r.From, r.Caller = "", "", "" // nobody reads these here
-	h.resize(s, func() { s.change(h.options.Step, r) })
+	h.note(h.use(r.Name), Event{Event: watch.Event{Time: r.Time}, Act: &r})
+	h.shrink()
 }
 
 // use returns the data of a semaphore, or makes it. The lock is held.
 func (h *History) use(name string) *semaphore {
 	s := h.semaphores[name]
 	if s == nil {
-		s = &semaphore{here: map[string]*Visit{}, room: &h.room}
+		s = &semaphore{}
 		h.semaphores[name] = s
 	}
 	return s
 }
 
-// add records a look.
-func (h *History) add(l looks.Look) {
-	h.mu.Lock()
+// add keeps a look.
+func (h *History) add(l watch.Look) {
+	h.lock()
 	defer h.mu.Unlock()
-	s := h.semaphores[l.Name]
-	if s == nil && l.Limit == 0 {
+	if l.Limit == 0 && h.semaphores[l.Name] == nil {
 		return // a caller asked for the name of an unused semaphore
 	}
-	s = h.use(l.Name)
-	h.resize(s, func() { s.add(h.options.Step, l) })
+	s := h.use(l.Name)
+	fresh := row{at: l.Looked.UnixNano() / int64(h.step), n: 1, used: int32(l.Used), limit: int32(l.Limit), waiting: int32(l.Waiting)}
+	var waiting map[string]time.Duration
+	if len(l.Events) > 0 {
+		waiting = make(map[string]time.Duration, len(l.State.Waiters))
+		for i := range l.State.Waiters {
+			waiting[l.State.Waiters[i].ID] = l.State.Waiters[i].Waiting
+		}
+	}
+	for _, e := range l.Events {
+		switch e.Kind {
+		case "queued":
+			e.Time = e.Time.Add(-waiting[e.Permit])
+		case "granted":
+			e.Time = e.Time.Add(-e.Held)
+			if l.Since > 0 || e.Held < h.step { // else how long it waited is unknown
+				class := &fresh.waits[classOf(e.Waited)]
+				*class = sum(*class, 1)
+			}
+		}
+		h.note(s, Event{Event: e})
+	}
+	before := len(s.rows)
+	s.put(fresh)
+	h.rows += len(s.rows) - before
+	s.hold(l)
+	h.shrink()
 }
 
-// resize changes the data of a semaphore, counts its memory, and drops old data if there is
+// note adds an event. The lock is held.
+func (h *History) note(s *semaphore, e Event) {
+	if time.Since(e.Time) > Keep {
+		return
+	}
+	s.events = append(s.events, e)
+	s.bytes += e.size()
+	h.bytes += e.size()
+}
+
+// hold replaces the holders and waiters by those of a look.
+func (s *semaphore) hold(l watch.Look) {
+	leases := make(map[string]time.Duration, len(l.State.Holders))
+	s.looked, s.holders, s.waiters, s.dying = l.Looked, l.State.Holders, l.State.Waiters, 0
+	for i := range s.holders {
+		holder := &s.holders[i]
+		leases[holder.ID] = max(s.leases[holder.ID], holder.Left)
+		if dying(holder, leases) {
+			s.dying++
+		}
+	}
+	s.leases = leases
+}
+
+// dying reports whether a holder had not renewed for two thirds of its lease at the last
+// look. A living holder renews twice in that time.
+func dying(holder *engine.Holder, leases map[string]time.Duration) bool {
+	return holder.Left < leases[holder.ID]/3
+}
+
+// shrink drops the older half of what the semaphore with the most has, as long as all have
 // too much. The lock is held.
-func (h *History) resize(s *semaphore, change func()) {
-	h.size = h.size.minus(s.size)
-	change()
-	h.size = h.size.plus(s.size)
-	// Six eighths are for figures, one for visits that have ended, and one for current
-	// visits. So many visits do not displace the figures.
-	for h.size.rows > h.options.Bytes/4*3 {
-		if !h.shrink(func(s size) int { return s.rows }, (*semaphore).dropBlock) {
-			break
+func (h *History) shrink() {
+	most := func(of func(*semaphore) int) (found *semaphore) {
+		for _, s := range h.semaphores {
+			if found == nil || of(s) > of(found) {
+				found = s
+			}
 		}
+		return found
 	}
-	for h.size.visits > h.options.Bytes/8 {
-		if !h.shrink(func(s size) int { return s.visits }, (*semaphore).dropVisits) {
-			break
-		}
+	for h.rows > h.mostRows {
+		s := most(func(s *semaphore) int { return len(s.rows) })
+		h.dropRows(s, (len(s.rows)+1)/2)
 	}
-}
-
-// shrink drops data of the semaphore that has the most. The lock is held.
-func (h *History) shrink(of func(size) int, drop func(*semaphore) bool) bool {
-	var most *semaphore
-	for _, s := range h.semaphores {
-		if most == nil || of(s.size) > of(most.size) {
-			most = s
-		}
-	}
-	before := most.size
-	dropped := drop(most)
-	h.size = h.size.minus(before).plus(most.size)
-	return dropped
-}
-
-// keep stores new data and drops old data from time to time, until Close.
-func (h *History) keep() {
-	ticker := time.NewTicker(min(time.Minute, h.options.Keep/10))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-h.ctx.Done():
-			h.store()
-			return
-		}
-		h.store()
-		h.forget(time.Now().Add(-h.options.Keep))
+	for h.bytes > h.mostBytes {
+		s := most(func(s *semaphore) int { return s.bytes })
+		h.dropEvents(s, (len(s.events)+1)/2)
 	}
 }
 
-// forget drops data that ended before a time.
-func (h *History) forget(before time.Time) {
+// dropRows drops the n oldest rows. The lock is held.
+func (h *History) dropRows(s *semaphore, n int) {
+	for i := range s.rows[:n] {
+		for class, count := range s.rows[i].waits {
+			s.waits[class] -= int(count)
+		}
+	}
+	s.rows = drop(s.rows, n)
+	h.rows -= n
+}
+
+// dropEvents drops the n oldest events. The lock is held.
+func (h *History) dropEvents(s *semaphore, n int) {
+	for i := range s.events[:n] {
+		size := s.events[i].size()
+		s.bytes -= size
+		h.bytes -= size
+	}
+	s.events = drop(s.events, n)
+}
+
+// drop returns a list without its n first elements, in at most twice the memory that it needs.
+func drop[T any](list []T, n int) []T {
+	list = slices.Delete(list, 0, n)
+	if cap(list) > 2*len(list) {
+		list = slices.Clone(list)
+	}
+	return list
+}
+
+// lock locks the History, and drops old data once a minute.
+func (h *History) lock() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Sub(h.forgot) < time.Minute {
+		return
+	}
+	h.forgot = now
+	before := now.Add(-Keep)
 	for name, s := range h.semaphores {
-		h.size = h.size.minus(s.size)
-		for len(s.blocks) > 0 && s.blocks[0].end(h.options.Step).Before(before) {
-			s.dropBlock()
-		}
-		h.size = h.size.plus(s.size)
-		if len(s.blocks) == 0 && s.looked.Before(before) {
-			h.size = h.size.minus(s.size)
-			h.room += len(s.here)
+		h.dropRows(s, old(s.rows, func(r row) bool { return (r.at+int64(r.n))*int64(h.step) < before.UnixNano() }))
+		h.dropEvents(s, old(s.events, func(e Event) bool { return e.Time.Before(before) }))
+		if len(s.rows)+len(s.events) == 0 && s.looked.Before(before) {
 			delete(h.semaphores, name)
 		}
 	}
+}
+
+// old is how many of a list are old, from its beginning on.
+func old[T any](list []T, isOld func(T) bool) int {
+	if n := slices.IndexFunc(list, func(x T) bool { return !isOld(x) }); n >= 0 {
+		return n
+	}
+	return len(list)
+}
+
+// Events returns the last events of a semaphore, the newest first, at most most of them.
+func (h *History) Events(name string, most int) []Event {
+	h.lock()
+	defer h.mu.Unlock()
+	s := h.semaphores[name]
+	if s == nil {
+		return nil
+	}
+	list := slices.Clone(s.events)
+	slices.SortStableFunc(list, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	slices.Reverse(list)
+	return list[:min(most, len(list))]
+}
+
+// Caller is one that holds a permit or waits for one, or did.
+type Caller struct {
+	Semaphore string
+	ID        string
+	Key       engine.Key
+	Client    engine.Client
+	Kind      string    // of the last watch.Event about it: queued, granted; released, ended, left
+	Time      time.Time // of that
+	Dying     bool      // it has not renewed for two thirds of its lease
+}
+
+// Here calls f with each holder and waiter of the last look at each semaphore. The History's
+// lock is held meanwhile.
+func (h *History) Here(f func(Caller)) {
+	h.lock()
+	defer h.mu.Unlock()
+	for name, s := range h.semaphores {
+		for i := range s.holders {
+			holder := &s.holders[i]
+			f(Caller{name, holder.ID, holder.Key, holder.Client, "granted", s.looked.Add(-holder.Age), dying(holder, s.leases)})
+		}
+		for i := range s.waiters {
+			waiter := &s.waiters[i]
+			f(Caller{name, waiter.ID, waiter.Key, waiter.Client, "queued", s.looked.Add(-waiter.Waiting), false})
+		}
+	}
+}
+
+// Gone calls f with each that held or waited and has gone. The History's lock is held
+// meanwhile.
+func (h *History) Gone(f func(Caller)) {
+	h.lock()
+	defer h.mu.Unlock()
+	for name, s := range h.semaphores {
+		for i := range s.events {
+			switch e := &s.events[i]; e.Kind {
+			case "released", "ended", "left":
+				f(Caller{name, e.Permit, e.Key, e.Client, e.Kind, e.Time, false})
+			}
+		}
+	}
+}
+
+// Glance is a summary of a semaphore.
+type Glance struct {
+	Dying int           // holders that have not renewed for two thirds of their lease
+	Usual time.Duration // nineteen of twenty waits of the last hour did not reach it
+	Waits int           // how many waits that is of
+}
+
+// Glance summarizes a semaphore.
+func (h *History) Glance(name string) Glance {
+	h.lock()
+	defer h.mu.Unlock()
+	s := h.semaphores[name]
+	if s == nil {
+		return Glance{}
+	}
+	return Glance{Dying: s.dying, Usual: s.waits.Below(.95), Waits: s.waits.Count()}
 }

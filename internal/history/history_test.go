@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -26,15 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs f in virtual time, with a history that records all the time.
-func bubble(t *testing.T, o history.Options, f func(t *testing.T, e protocol.Engine, h *history.History)) {
+// bubble runs f in virtual time, with a history that looks all the time: two seconds after
+// each full minute, seven seconds, …
+func bubble(t *testing.T, f func(t *testing.T, e protocol.Engine, h *history.History)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		w, err := watch.New(e, nil)
 		expect.OK(t, err)
-		o.Always = true
-		h, err := history.New(w, &o)
-		expect.OK(t, err)
+		time.Sleep(2 * time.Second)
+		h := history.New(w, history.Options{Always: true})
 		defer func() {
 			h.Close()
 			w.Close()
@@ -52,10 +51,11 @@ func semaphore(t *testing.T, e protocol.Engine, label string) *sema.Semaphore {
 	return s
 }
 
-// The history has the holders of a semaphore, the waiters, and those who left the queue, with
-// their times, for an hour.
-func TestWhoWasThereWhen(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
+// The history has who held the semaphore, who waited, and who left the queue, with their
+// times and keys, the acts of operators, and the figures, for an hour.
+func TestWhatHappened(t *testing.T) {
+	bubble(t, func(t *testing.T, e protocol.Engine, h *history.History) {
+		time.Sleep(58 * time.Second) // the first round finds nobody
 		begin := time.Now()
 		at := func(d time.Duration) { time.Sleep(time.Until(begin.Add(d))) }
 		first, second, third := semaphore(t, e, "first"), semaphore(t, e, "second"), semaphore(t, e, "third")
@@ -64,7 +64,7 @@ func TestWhoWasThereWhen(t *testing.T) {
 		at(time.Minute)
 		done := make(chan *sema.Permit)
 		go func() {
-			p, err := second.Acquire(context.Background())
+			p, err := second.Acquire(context.Background(), sema.For("beta", "a/b"))
 			expect.OK(t, err)
 			done <- p
 		}()
@@ -77,156 +77,129 @@ func TestWhoWasThereWhen(t *testing.T) {
 		q := <-done
 		<-done
 		h.Act(access.Record{Time: time.Now(), Who: "olga", What: "revoke", Name: "x", Permit: q.ID(), Result: "done"})
-		at(10 * time.Minute)
+		at(10*time.Minute + 3*time.Second)
 		expect.OK(t, q.Release())
 		at(11 * time.Minute)
 
-		visits, err := h.Visits("x", begin, time.Now())
-		expect.OK(t, err)
-		if len(visits) != 3 {
-			t.Fatalf("%+v", visits)
-		}
-		near := func(what string, got time.Time, want time.Duration, within time.Duration) {
-			t.Helper()
-			if off := got.Sub(begin.Add(want)); off < -within || off > within {
-				t.Errorf("%s: at %v, not %v", what, got.Sub(begin), want)
+		var got []string
+		for _, e := range h.Events("x", 100) {
+			what := e.Kind + " " + e.Client.Label
+			if e.Act != nil {
+				what = e.Act.Who + " " + e.Act.What
 			}
+			got = append(got, fmt.Sprintf("%v %s %s", e.Time.Sub(begin), what, e.Key))
 		}
-		a, b, c := visits[0], visits[1], visits[2]
-		if a.Client.Label != "first" || a.Weight != 2 || !a.Came.IsZero() || a.End != history.Released || a.ID != p.ID() || a.Token != p.Token() {
-			t.Errorf("%+v", a)
+		want := []string{
+			"10m7s released second beta/a%2Fb", "7m2s left third ", "7m0s olga revoke ", "4m7s released first ", "4m3s granted second beta/a%2Fb",
+			"2m0s queued third ", "1m0s queued second beta/a%2Fb", "2s limit  ", "0s granted first ",
 		}
-		near("first granted", a.Granted, 0, 0)
-		near("first gone", a.Gone, 4*time.Minute, 10*time.Second)
-		if b.Client.Label != "second" || b.End != history.Released {
-			t.Errorf("%+v", b)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q", got)
 		}
-		near("second came", b.Came, time.Minute, 0)
-		near("second granted", b.Granted, 4*time.Minute+3*time.Second, 0)
-		near("second gone", b.Gone, 10*time.Minute, 5*time.Second)
-		if c.Client.Label != "third" || c.End != history.Left || !c.Granted.IsZero() {
-			t.Errorf("%+v", c)
+		if last := h.Events("x", 1); len(last) != 1 || last[0].Kind != "released" || last[0].Permit != q.ID() || last[0].Held < 5*time.Minute {
+			t.Errorf("%+v", last)
 		}
-		near("third gone", c.Gone, 7*time.Minute, 5*time.Second)
-		if visits, _ := h.Visits("x", begin.Add(8*time.Minute), begin.Add(9*time.Minute)); len(visits) != 1 || visits[0].ID != b.ID {
-			t.Errorf("at that time: %+v", visits)
+		if none := h.Events("y", 9); none != nil {
+			t.Errorf("%+v", none)
 		}
-		if visits, _ := h.Visits("y", begin, time.Now()); visits != nil {
-			t.Errorf("%+v", visits)
-		}
-
-		points, err := h.Series("x", begin, time.Now(), time.Minute)
-		expect.OK(t, err)
+		points := h.Series("x", begin, time.Minute)
 		for _, p := range points {
-			switch p.From {
-			case begin:
-				if p.Used != 2 || p.Limit != 2 || p.Waiting != 0 || p.Granted != 1 {
-					t.Errorf("%+v", p)
-				}
-			case begin.Add(3 * time.Minute):
-				if p.Used != 2 || p.Waiting != 2 || p.Oldest < 2*time.Minute || p.Oldest > 3*time.Minute || p.Granted != 0 {
-					t.Errorf("%+v", p)
-				}
-			case begin.Add(4 * time.Minute):
-				if _, to := p.Waits.Bounds(.5); p.Granted != 1 || to != 256*time.Second {
-					t.Errorf("%+v %v", p, to)
-				}
-			case begin.Add(7 * time.Minute):
-				if p.Left != 1 || p.Used != 1 {
-					t.Errorf("%+v", p)
-				}
+			grants, below := p.Waits.Count(), p.Waits.Below(.5)
+			switch minute := p.From.Sub(begin) / time.Minute; {
+			case minute == 0 && (p.Used != 2 || p.Limit != 2 || p.Waiting != 0 || grants != 1 || below != time.Second),
+				minute == 3 && (p.Used != 2 || p.Waiting != 2 || grants != 0 || below != 0),
+				minute == 4 && (grants != 1 || below != 256*time.Second),
+				minute == 7 && p.Used != 1:
+				t.Errorf("%d: %+v", minute, p)
 			}
 		}
-		if len(points) < 10 || len(points) > 12 {
+		if len(points) < 10 || len(points) > 12 || !points[0].From.Equal(begin) {
 			t.Errorf("%d points", len(points))
 		}
-		changes, err := h.Changes("x", begin, time.Now())
-		expect.OK(t, err)
-		found := false
-		for _, c := range changes {
-			found = found || c.Who == "olga" && c.What == "revoke" && c.Permit == q.ID()
-		}
-		if !found {
-			t.Errorf("%+v", changes)
-		}
-		if glance := h.Glance("x"); glance.Waits != 2 || glance.Usual != 256*time.Second || glance.Dying != 0 {
+		if glance := h.Glance("x"); glance != (history.Glance{Waits: 2, Usual: 256 * time.Second}) {
 			t.Errorf("%+v", glance)
 		}
 		expect.OK(t, first.Close())
-		time.Sleep(2 * time.Hour)
-		if points, _ := h.Series("x", begin, begin.Add(30*time.Minute), time.Minute); len(points) != 0 {
-			t.Errorf("%d points were never dropped", len(points))
+		time.Sleep(65 * time.Minute) // some of it is old now
+		if glance := h.Glance("x"); glance != (history.Glance{}) {
+			t.Errorf("waits were never dropped: %+v", glance)
+		}
+		time.Sleep(time.Hour)
+		if points, events := h.Series("x", begin, time.Minute), h.Events("x", 9); points != nil || events != nil {
+			t.Errorf("%d points and %d events were never dropped", len(points), len(events))
 		}
 	})
 }
 
-// Find finds visits by the caller's id in all semaphores, during the visit and afterwards. The
-// history has the key of each permit, and the rules that operators set for keys.
-func TestWhoseItWas(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
+// What began before the first look has the time of its beginning, if that is within the hour.
+// How long such holders waited is unknown.
+func TestWhatBeganBeforeTheFirstLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
 		begin := time.Now()
-		s := semaphore(t, e, "job")
-		p, err := s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2))
+		s := semaphore(t, e, "old")
+		p, err := s.Acquire(t.Context())
 		expect.OK(t, err)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			p, err := s.Acquire(context.Background(), sema.For("beta", "a/b"))
-			expect.OK(t, err)
-			expect.OK(t, p.Release())
-		}()
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Minute)
+		q, err := s.Acquire(t.Context())
+		expect.OK(t, err)
+		ctx, leave := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { _, _ = s.Acquire(ctx); close(over) }()
+		time.Sleep(40 * time.Minute)
+		w, err := watch.New(e, nil)
+		expect.OK(t, err)
+		defer w.Close()
+		h := history.New(w, history.Options{Always: true})
+		defer h.Close()
+		time.Sleep(time.Second)
+		var got []string
+		for _, e := range h.Events("x", 9) {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.Time.Sub(begin)))
+		}
+		if want := []string{"limit 1h10m0s", "queued 30m0s", "granted 30m0s"}; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q", got)
+		}
+		if glance := h.Glance("x"); glance != (history.Glance{}) {
+			t.Errorf("%+v", glance)
+		}
+		leave()
+		<-over
 		expect.OK(t, p.Release())
-		<-done
-		want := access.Record{Time: time.Now(), Who: "olga", What: "set-key", Name: "x", Key: "acme", Cap: 5, Share: 300, Result: "done"}
-		h.Act(want)
-		time.Sleep(time.Minute)
-		visits, err := h.Visits("x", begin, time.Now())
-		expect.OK(t, err)
-		if len(visits) != 2 || visits[0].Key != "acme" || visits[1].Key != "beta/a%2Fb" || visits[1].Gone.IsZero() {
-			t.Errorf("%+v", visits)
-		}
-		changes, err := h.Changes("x", begin, time.Now())
-		expect.OK(t, err)
-		if c := changes[len(changes)-1]; c.Key != want.Key || c.Cap != want.Cap || c.Share != want.Share {
-			t.Errorf("%+v", c)
-		}
-		if found := h.Find(9, func(_ string, v *history.Visit) bool { return v.Key == "beta/a%2Fb" }); len(found) != 1 {
-			t.Errorf("%+v", found)
-		}
+		expect.OK(t, q.Release())
 	})
 }
 
-func TestFind(t *testing.T) {
-	bubble(t, history.Options{}, func(t *testing.T, e protocol.Engine, h *history.History) {
+// A caller is there with its id, its key and whether its lease ends, and then it is gone.
+func TestWhoIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T, e protocol.Engine, h *history.History) {
 		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 		expect.OK(t, err)
-		id := engine.ID{Client: "api", Number: 17, Weight: 1}
-		_, err = s.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{
-			Kind: protocol.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Who: &engine.Client{Host: "web-1", Label: "nightly", Caller: "job-17"},
-		}}})
-		expect.OK(t, err)
-		job := func(_ string, v *history.Visit) bool { return v.Client.Caller == "job-17" }
+		for i, caller := range []string{"job-17", "job-18"} {
+			_, err = s.Step(t.Context(), protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{{
+				Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: 5 * time.Minute, Wait: true,
+				Who: &engine.Client{Host: "web-1", Label: "nightly", Caller: caller},
+			}}})
+			expect.OK(t, err)
+		}
+		check := func(want string, each func(func(history.Caller)), dying int) {
+			t.Helper()
+			found := map[string]string{}
+			each(func(c history.Caller) { found[c.Client.Caller] = fmt.Sprint(c.Semaphore, " ", c.Kind, " ", c.Dying) })
+			if fmt.Sprint(found) != want || h.Glance("x").Dying != dying {
+				t.Errorf("%v; %d dying", found, h.Glance("x").Dying)
+			}
+		}
 		time.Sleep(10 * time.Second)
-		if found := h.Find(10, job); len(found) != 1 || found[0].Semaphore != "x" || found[0].End != history.Here {
-			t.Errorf("%+v", found)
-		}
-		if h.Glance("x").Dying != 0 {
-			t.Error("dying")
-		}
+		check("map[job-17:x granted false job-18:x queued false]", h.Here, 0)
+		check("map[]", h.Gone, 0)
 		time.Sleep(40 * time.Second)
-		if h.Glance("x").Dying != 1 {
-			t.Error("a holder whose lease runs out is not dying")
-		}
+		check("map[job-17:x granted true job-18:x queued false]", h.Here, 1)
 		time.Sleep(30 * time.Second)
-		if found := h.Find(10, job); len(found) != 1 || found[0].End != history.Ended || h.Glance("x").Dying != 0 {
-			t.Errorf("%+v", found)
-		}
-		clients := 0
-		h.Here(func(string, *history.Visit) { clients++ })
-		if clients != 0 {
-			t.Errorf("%d clients", clients)
-		}
+		check("map[job-18:x queued false]", h.Here, 0)
+		check("map[job-17:x ended false]", h.Gone, 0)
+		time.Sleep(time.Hour)
+		check("map[]", h.Here, 0)
 	})
 }
 
@@ -262,8 +235,8 @@ func (s *busySession) State(context.Context) (engine.State, error) {
 
 func (s *busySession) Close() error { return nil }
 
-// An hour of 1,000 semaphores that change all the time takes at most 64 MB: all figures, and
-// the latest visits. SEMA_HISTORY=1000 tests all 1,000 semaphores, which takes minutes;
+// An hour of 1,000 semaphores that change all the time takes about 65 MB: all figures, and
+// the latest events. SEMA_HISTORY=1000 tests all 1,000 semaphores, which takes minutes;
 // without it the test uses a tenth.
 func TestAnHourOfAThousandSemaphores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -284,25 +257,20 @@ func TestAnHourOfAThousandSemaphores(t *testing.T) {
 			return int(m.HeapAlloc)
 		}
 		before := heap()
-		h, err := history.New(w, &history.Options{Always: true, Bytes: 70_000 * n})
-		expect.OK(t, err)
+		h := history.New(w, history.Options{Always: true, Bytes: 48_000 * n})
 		defer h.Close()
 		time.Sleep(70 * time.Minute)
 		used := heap() - before
 		t.Logf("%d looks; %.1f MB", e.looks.Load(), float64(used)/1e6)
-		if used > 75_000*n {
+		if used > 70_000*n {
 			t.Errorf("%d bytes", used)
 		}
 		for _, name := range []string{"s0000", e.names[n-1]} {
-			points, err := h.Series(name, time.Now().Add(-time.Hour), time.Now(), 5*time.Second)
-			expect.OK(t, err)
-			if len(points) < 710 {
+			if points := h.Series(name, time.Now().Add(-time.Hour), h.Step()); len(points) < 355 {
 				t.Errorf("%d points of %s in the last hour", len(points), name)
 			}
-			visits, err := h.Visits(name, time.Now().Add(-time.Minute), time.Now())
-			expect.OK(t, err)
-			if len(visits) < 8 {
-				t.Errorf("%d visits of %s in the last minute", len(visits), name)
+			if events := h.Events(name, 20); len(events) < 20 {
+				t.Errorf("%d events of %s", len(events), name)
 			}
 		}
 	})
@@ -315,31 +283,39 @@ func TestMemoryIsBounded(t *testing.T) {
 		w, err := watch.New(e, &watch.Options{Rounds: 10 * time.Millisecond})
 		expect.OK(t, err)
 		defer w.Close()
-		h, err := history.New(w, &history.Options{Always: true, Bytes: 1_000_000, Step: 10 * time.Millisecond})
-		expect.OK(t, err)
+		h := history.New(w, history.Options{Always: true, Bytes: 1_000_000})
 		defer h.Close()
 		time.Sleep(2 * time.Minute)
-		points, err := h.Series("a", time.Now().Add(-time.Hour), time.Now(), 0)
-		expect.OK(t, err)
+		points, events := h.Series("a", time.Now().Add(-time.Hour), h.Step()), h.Events("a", 10_000)
 		if n := len(points); n < 1000 || n > 12_000 {
 			t.Errorf("%d points", n)
 		}
-		if last := points[len(points)-1]; time.Since(last.From) > time.Second {
-			t.Errorf("the last point is %v old", time.Since(last.From))
+		if n := len(events); n < 100 || n > 1500 {
+			t.Errorf("%d events", n)
+		}
+		if last := points[len(points)-1]; time.Since(last.From) > time.Second || time.Since(events[0].Time) > 2*time.Second {
+			t.Errorf("the last point is %v old, the last event %v", time.Since(last.From), time.Since(events[0].Time))
 		}
 	})
 }
 
-func TestOptionsOutOfRangeAreRefused(t *testing.T) {
-	e := memengine.New()
-	w, err := watch.New(e, nil)
-	expect.OK(t, err)
-	defer w.Close()
-	for _, o := range []history.Options{{Keep: time.Second}, {Keep: 25 * time.Hour}, {Step: time.Millisecond}, {Step: time.Hour}, {Bytes: 1}, {Bytes: -1}} {
-		h, err := history.New(w, &o)
-		var refused *engine.ArgumentError
-		if h != nil || !errors.As(err, &refused) || refused.Package != "history" {
-			t.Errorf("%+v: %v", o, err)
+// A time below which waits were is the bound of a class.
+func TestBoundsOfWaits(t *testing.T) {
+	for _, c := range []struct {
+		waits history.Waits
+		q     float64
+		want  time.Duration
+	}{
+		{history.Waits{}, .5, 0},
+		{history.Waits{0: 1}, .5, time.Second},
+		{history.Waits{0: 9, 4: 1}, .5, time.Second},
+		{history.Waits{0: 9, 4: 1}, .95, 16 * time.Second},
+		{history.Waits{1: 1}, 0, 2 * time.Second},
+		{history.Waits{10: 1, 15: 1}, .5, 1024 * time.Second},
+		{history.Waits{10: 1, 15: 1}, .51, 32768 * time.Second},
+	} {
+		if got := c.waits.Below(c.q); got != c.want {
+			t.Errorf("%v of %v: %v", c.q, c.waits, got)
 		}
 	}
 }

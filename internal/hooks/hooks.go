@@ -1,6 +1,6 @@
-// Package hooks tells other packages of sema what package sema and package watch tell no
-// user. The two set the functions when they are initialised. Arguments of type any are of
-// their types, which this package cannot name.
+// Package hooks tells other packages of sema what package sema tells no user. Package sema
+// sets the functions when it is initialised. Arguments of type any are of its types, which
+// this package cannot name.
 package hooks
 
 import (
@@ -31,15 +31,4 @@ var (
 
 	// Key is the key of an acquisition with these options, a []sema.AcquireOption; "" without one.
 	Key func(options any) string
-)
-
-// Package watch sets these, for package internal/looks, which says what they do.
-var (
-	// Follow takes a *watch.Watcher, and an f that is a
-	// func(watch.Summary, engine.State, time.Duration, []watch.Event).
-	Follow func(ctx context.Context, watcher any, always bool, f any)
-
-	// Summaries takes a *watch.Watcher, a watch.Query, a func(watch.Summary) bool and a
-	// func(watch.Summary) float64. It returns a []watch.Summary.
-	Summaries func(ctx context.Context, watcher, query any, rounds, soon bool, match, rank any) (page any, total int, err error)
 )

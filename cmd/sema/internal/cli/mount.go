@@ -6,7 +6,6 @@ import (
 
 	"sema/access"
 	"sema/dashboard"
-	"sema/internal/history"
 	"sema/internal/rights"
 	"sema/metrics"
 	"sema/server"
@@ -16,27 +15,21 @@ import (
 // mount adds what other packages show of the engine: the dashboard at /, figures
 // at /metrics, events. The figures want the server before it serves; closing ends them,
 // after the server.
-func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, closing func(), err error) {
+func mount(at *openEngine, o *server.Options) (f *figures, closing func(), err error) {
 	w, err := watching.New(at.Engine, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	kept, closeKept, err := keep.open(w, o.Log)
+	d, err := dashboard.New(at.Engine, dashboardOptions(o, at, w))
 	if err != nil {
-		w.Close()
-		return nil, nil, err
-	}
-	d, err := dashboard.New(at.Engine, dashboardOptions(o, at, w, kept))
-	if err != nil {
-		closeKept()
 		w.Close()
 		return nil, nil, err
 	}
 	audit := o.Audit
-	o.Audit = func(r access.Record) { // the dashboard tells the history by itself
+	o.Audit = func(r access.Record) { // the dashboard knows of its own
 		audit(r)
 		if r.What != rights.Refusal {
-			kept.Act(r)
+			d.Acted(r)
 		}
 	}
 	f = &figures{watcher: w}
@@ -44,7 +37,6 @@ func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, cl
 	return f, func() {
 		d.Close()
 		f.close()
-		closeKept()
 		w.Close()
 	}, nil
 }
@@ -55,9 +47,8 @@ var calledEngines = map[string]string{
 }
 
 // dashboardOptions let in those whom the server lets in.
-func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, kept *history.History) *dashboard.Options {
-	d := &dashboard.Options{Engine: calledEngines[at.kind], Watcher: w, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
-	history.Give(d, kept)
+func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher) *dashboard.Options {
+	d := &dashboard.Options{Engine: calledEngines[at.kind], Watcher: w, Always: true, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
 	if o.PublicURL != nil {
 		d.Origins, _, _ = rights.Origins(o.PublicURL) // it is one
 		d.Secure = o.PublicURL.Scheme == "https"

@@ -36,7 +36,7 @@ For clients on other hosts the server needs a token file. Each line is
 with expires=2027-01-31 behind it if the token ends. SECRET has 16 characters or more.
 TERM and INT end the server. The log goes to standard error. / is the dashboard.
 
-docs/serve.md says more: tokens, restarts, paths, audit log, history.`
+docs/serve.md says more: tokens, restarts, paths, audit log.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
@@ -46,7 +46,6 @@ type serveFlags struct {
 	auditRequired                                     bool
 	accessLog                                         bool
 	profile                                           string
-	history                                           historyFlags
 	adapt                                             []string
 }
 
@@ -61,7 +60,6 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.cert, "tls-cert", "", "file with the certificate and its chain")
 	flags.StringVar(&f.key, "tls-key", "", "file with the certificate's key")
 	flags.StringVar(&f.audit, "audit", "", "append the audit log to this file; - is standard output")
-	f.history.add(cmd)
 	flags.StringVar(&f.public, "public-url", "", "the server's address for its users behind a proxy, such as https://sema.example.org/ops")
 	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks of proxies whose X-Forwarded-For and -Proto are true, with commas between")
 	flags.BoolVar(&f.auditRequired, "audit-required", false, "refuse a change if the audit log cannot be written first")
@@ -126,7 +124,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := lastingError(ctx, at.Engine); err != nil {
 		return err
 	}
-	figures, unmount, err := mount(at, &o, f.history)
+	figures, unmount, err := mount(at, &o)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -522,4 +523,25 @@ func TestServeRefusesAnEngineWhoseErrorLasts(t *testing.T) {
 	if code == 0 || !strings.Contains(out, "out of range") || strings.Contains(out, "serving") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+}
+
+// A page of the dashboard has what happened, with what operators do by way of the API.
+func TestThePageShowsWhatOperatorsDo(t *testing.T) {
+	s := serve(t, "--url", "file://"+t.TempDir())
+	env := "SEMA_URL=" + s.url
+	permit := strings.TrimSpace(ok(t, env, "acquire", "--label", "nightly", "x"))
+	page := func(wants ...string) {
+		t.Helper()
+		expect.Until(t, strings.Join(wants, ", "), func() bool {
+			out := get(t, s.url+"/semaphore?name=x")
+			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(out, want) })
+		})
+	}
+	page("nightly</bdi> holds a permit")
+	ok(t, env, "limit", "x", "3")
+	ok(t, env, "limit", "x", "--pool", "gpu=2")
+	ok(t, env, "limit", "x", "4", "--pool", "gpu=0", "--caps", "2")
+	ok(t, env, "release", "x", permit)
+	page("nightly</bdi> has no permit any more", "local</bdi> sets the limit to 3<", "sets pools gpu=2<", "sets the limit to 4, with caps 2 and pools gpu=0<", "releases permit "+permit)
+	s.end()
 }

@@ -1,0 +1,142 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sema/access"
+	"sema/internal/history"
+)
+
+// happened is how many events a page lists.
+const happened = 20
+
+// hourView is the last hour of a semaphore.
+type hourView struct {
+	Times  []stamp // at the axis of time, evenly apart
+	Charts []chart
+	Lately []happening
+}
+
+func (h *Handler) hour(name string) hourView {
+	from := time.Now().Truncate(chartStep).Add(chartStep - history.Keep)
+	v := hourView{Charts: h.charts(name, from), Lately: h.happenings(name)}
+	for i := range time.Duration(ticks + 1) {
+		v.Times = append(v.Times, stamp{from.Add(history.Keep * i / ticks)})
+	}
+	return v
+}
+
+// happening is something that happened, in words.
+type happening struct {
+	stamp
+	Who, Text string
+}
+
+// happenings are the last that happened, the newest first.
+func (h *Handler) happenings(name string) (list []happening) {
+	for _, e := range h.history.Events(name, happened) {
+		one := happening{stamp: stamp{e.Time}}
+		switch {
+		case e.Act != nil:
+			one.Who, one.Text = e.Act.Who, actText(*e.Act)
+		case e.Permit != "":
+			one.Who, one.Text = whoOf(e), permitText(e)
+		default:
+			one.Text = changeText(e)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// whoOf is a caller in words.
+func whoOf(e history.Event) string {
+	who := strings.TrimSpace(e.Client.Label + " " + e.Client.Caller)
+	if who == "" {
+		who = e.Permit
+	}
+	if e.Key != "" {
+		who += " for " + e.Key.String()
+	}
+	return who
+}
+
+// permitText is what became of a caller.
+func permitText(e history.Event) string {
+	const gone = "has no permit any more, after "
+	switch e.Kind {
+	case "queued":
+		return "waits"
+	case "granted":
+		if e.Waited >= time.Second {
+			return "holds a permit after a wait of " + brief(e.Waited)
+		}
+		return "holds a permit"
+	case "revoked":
+		return "is to stop: its permit is revoked"
+	case "released":
+		return gone + brief(e.Held)
+	case "ended":
+		return gone + brief(e.Held) + "; its lease may have ended"
+	}
+	return "left the queue after " + brief(e.Waited) + ", no permit seen"
+}
+
+// changeText is what became of a semaphore.
+func changeText(e history.Event) string {
+	switch e.Kind {
+	case "limit":
+		return fmt.Sprintf("the limit is %d", e.Limit)
+	case "removed":
+		return "nobody uses it any more"
+	}
+	return "grants are " + e.Kind
+}
+
+// actText is what an operator did.
+func actText(r access.Record) string {
+	text := ""
+	switch r.What {
+	case "limit":
+		var with []string
+		if r.Caps != nil {
+			with = append(with, capsOf(r.Caps))
+		}
+		if r.Pools != "" {
+			with = append(with, "pools "+string(r.Pools))
+		}
+		switch set := strings.Join(with, " and "); {
+		case r.Limit == 0 && set != "": // the limit stays as it is
+			text = "sets " + set
+		case set != "":
+			text = fmt.Sprintf("sets the limit to %d, with %s", r.Limit, set)
+		default:
+			text = fmt.Sprintf("sets the limit to %d", r.Limit)
+		}
+	case "set-key":
+		var to []string
+		if r.Cap > 0 {
+			to = append(to, capOf(r.Cap))
+		}
+		if r.Share > 0 {
+			to = append(to, fmt.Sprintf("a share of %d", r.Share))
+		}
+		text = fmt.Sprintf("sets key %s to %s", r.Key, strings.Join(to, " and "))
+	case "unset-key":
+		text = "unsets cap and share of key " + r.Key.String()
+	case "revoke", "release":
+		text = r.What + "s permit " + r.Permit
+	case "adapt":
+		text = fmt.Sprintf("adapts the limit to %d", r.Limit)
+	case "unset-limit":
+		text = "unsets the limit"
+	default:
+		text = r.What + "s it"
+	}
+	if r.Result != "" && r.Result != "done" {
+		text += ": " + r.Result
+	}
+	return text
+}
