@@ -110,7 +110,7 @@ func niceTop(v float64) float64 {
 func number(v float64) string { return fmt.Sprintf("%.0f", v) }
 
 // seconds are a duration on an axis.
-func seconds(v float64) string { return tight(time.Duration(v * float64(time.Second))) }
+func seconds(v float64) string { return brief(time.Duration(v * float64(time.Second))) }
 
 // charts are the figures of a semaphore as pictures.
 func (h *Handler) charts(name string, from time.Time) []chart {

@@ -27,18 +27,6 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dd %02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// tight is a duration in whole seconds, without the units that are nought.
-func tight(d time.Duration) string {
-	text := d.Truncate(time.Second).String()
-	if short, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = short + "m"
-	}
-	if short, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = short + "h"
-	}
-	return text
-}
-
 // idEnd is how many characters of a long id are shown of its beginning, and of its end.
 const idEnd = 8
 

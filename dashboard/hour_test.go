@@ -175,7 +175,7 @@ func TestTheLastHour(t *testing.T) {
 		release()
 		time.Sleep(20 * time.Minute)
 		page := s.get(200, "/semaphore?name=x")
-		has(t, page, "In use; used: up to 2; limit: up to 2; callers that wait: up to 1", "half under: up to 17m",
+		has(t, page, "In use; used: up to 2; limit: up to 2; callers that wait: up to 1", "half under: up to 17m 04s",
 			`<time datetime="1999-12-31T23:31:30Z">23:31:30`, `<time datetime="2000-01-01T00:31:30Z">00:31:30`, // the ends of the axis
 			"<bdi>nightly job-17</bdi> holds a permit</li>", "<bdi>nightly job-17</bdi> has no permit any more, after 10m 00s</li>",
 			`<time datetime="2000-01-01T00:01:01Z">00:01:01 UTC</time> <bdi>second</bdi> waits`, "<bdi>second</bdi> holds a permit after a wait of 10m 00s",
@@ -398,7 +398,7 @@ func TestWaitsAreDrawnAsBounds(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_, chart, _ := strings.Cut(s.get(200, "/semaphore?name=x"), "<b>Waits of those who got a permit</b>")
 		chart, _, _ = strings.Cut(chart, "</figure>")
-		has(t, chart, ">10m<", ">95 % under<", "half under: up to 8m32s") // 600 seconds at 0 of 120
+		has(t, chart, ">10m 00s<", ">95 % under<", "half under: up to 8m 32s") // 600 seconds at 0 of 120
 		for _, class := range []string{"p50", "p95"} {
 			path := regexp.MustCompile(`<path class="` + class + `" d="([^"]*)"/>`).FindStringSubmatch(chart)
 			if path == nil || !regexp.MustCompile(`^M[\d.]+ 119\.8V119\.8H[\d.]+M[\d.]+ 17\.6V17\.6H[\d.]+$`).MatchString(path[1]) {

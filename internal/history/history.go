@@ -30,6 +30,9 @@ const maxStep = Keep / 120
 // because lists have room to grow.
 const usualBytes = 48_000_000
 
+// mostEvents is how many events a semaphore has at the most.
+const mostEvents = 4000
+
 // Options of a History.
 type Options struct {
 	Always bool // the Watcher looks at all semaphores all the time; else only if other calls cause looks
@@ -158,6 +161,9 @@ func (h *History) add(l watch.Look) {
 func (h *History) note(s *semaphore, e Event) {
 	if time.Since(e.Time) > Keep {
 		return
+	}
+	if len(s.events) == mostEvents {
+		h.dropEvents(s, mostEvents/2)
 	}
 	s.events = append(s.events, e)
 	s.bytes += e.size()

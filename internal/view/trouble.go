@@ -38,12 +38,12 @@ func trouble(called string, err error) string {
 	case errors.Is(err, engine.ErrClosed):
 		return "This server is about to end."
 	}
-	return Sentence(err)
+	return sentence(err)
 }
 
-// Sentence is an error's text without the words that are for programmers: the package,
+// sentence is an error's text without the words that are for programmers: the package,
 // and the operation that failed.
-func Sentence(err error) string {
+func sentence(err error) string {
 	var failure *engine.Error
 	for errors.As(err, &failure) && failure.Err != nil {
 		err = failure.Err
