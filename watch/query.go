@@ -151,13 +151,10 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 		return nil, 0, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !q.matches(name) })
-	if q.Match != nil {
-		wanted = w.matching(wanted, q.Match)
+	if rank := q.rank(); q.Match != nil || rank != nil {
+		wanted = w.arrange(wanted, q.Match, rank)
 	}
 	total := len(wanted)
-	if rank := q.rank(); rank != nil {
-		w.sort(wanted, rank)
-	}
 	if q.After != "" {
 		at, found := slices.BinarySearch(wanted, q.After)
 		if found {
@@ -203,31 +200,32 @@ func (w *Watcher) last(name string) Summary {
 	return found
 }
 
-// matching returns the names whose last Summary matches.
-func (w *Watcher) matching(names []string, match func(Summary) bool) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.DeleteFunc(names, func(name string) bool { return !match(w.last(name)) })
-}
-
-// sort sorts names by the rank of their last Summary, and keeps the order of equal ranks. It
-// ranks a name without a look like an unused semaphore. If such names came last, rows would
-// change places with each look of the first round.
-func (w *Watcher) sort(names []string, rank func(Summary) float64) {
+// arrange returns the names whose last Summary matches, sorted by its rank, and keeps the order
+// of equal ranks. It ranks a name without a look like an unused semaphore. If such names came
+// last, rows would change places with each look of the first round.
+func (w *Watcher) arrange(names []string, match func(Summary) bool, rank func(Summary) float64) []string {
 	type row struct {
 		name string
-		key  float64
+		rank float64
 	}
-	rows := make([]row, len(names))
+	var rows []row
 	w.mu.Lock()
-	for i, name := range names {
-		rows[i] = row{name, rank(w.last(name))}
+	for _, name := range names {
+		s, r := w.last(name), row{name: name}
+		if match != nil && !match(s) {
+			continue
+		}
+		if rank != nil {
+			r.rank = rank(s)
+		}
+		rows = append(rows, r)
 	}
 	w.mu.Unlock()
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.key, a.key) })
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.rank, a.rank) })
 	for i := range rows {
 		names[i] = rows[i].name
 	}
+	return names[:len(rows)]
 }
 
 // Totals are sums over the last looks at semaphores.
