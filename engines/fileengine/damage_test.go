@@ -136,16 +136,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sema")
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	var queue []*user
-	var tickets []engine.ID
-	for range 5 {
-		u := openUser(t, openEngine(t, dir), "x", 1)
-		r := u.ask(true)
-		if got := u.status(t, r); got != protocol.Queued {
-			t.Fatalf("status %v", got)
-		}
-		queue, tickets = append(queue, u), append(tickets, r.ID)
-	}
+	queue, tickets := queueUp(t, dir, 5)
 	a.state(t)
 	expect.OK(t, os.RemoveAll(dir))
 	a.engine.checked = time.Time{}
@@ -171,10 +162,7 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			dir := t.TempDir()
 			a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 			held := a.take(t)
-			r := b.ask(true)
-			if got := b.status(t, r); got != protocol.Queued {
-				t.Fatalf("status %v", got)
-			}
+			r := b.queue(t)
 			expect.OK(t, os.Remove(logOf(dir)))
 			var another engine.ID
 			c := openUser(t, openEngine(t, dir), "x", 1)
@@ -252,10 +240,7 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	held := a.take(t)
 	expect.OK(t, os.Remove(a.engine.pipePath(a.engine.process)))
 	other := b.take(t)
-	r := a.ask(true)
-	if got := a.status(t, r); got != protocol.Queued {
-		t.Fatalf("status %v", got)
-	}
+	r := a.queue(t)
 	n := <-a.told
 	if !n.Renew || !n.Ask {
 		t.Errorf("told %+v", n)
@@ -281,10 +266,7 @@ func TestChangesOfTheSystemTimeHaveNoEffect(t *testing.T) {
 		}
 	}
 	// The host's clock does end leases, and waiters are granted the permits at once.
-	r := b.ask(true)
-	if got := b.status(t, r); got != protocol.Queued {
-		t.Fatalf("status %v", got)
-	}
+	r := b.queue(t)
 	later := func() time.Duration { return uptime() + a.lease }
 	a.engine.uptime, b.engine.uptime = later, later
 	b.session.(*session).log.look()

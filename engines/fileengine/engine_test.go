@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
@@ -13,13 +12,7 @@ func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	rb, rc := b.ask(true), c.ask(true)
-	if got := b.status(t, rb); got != protocol.Queued {
-		t.Fatalf("first waiter: status %v", got)
-	}
-	if got := c.status(t, rc); got != protocol.Queued {
-		t.Fatalf("second waiter: status %v", got)
-	}
+	rb, rc := b.queue(t), c.queue(t)
 	if st := c.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
 		t.Fatalf("state %+v", st)
 	}
@@ -37,10 +30,7 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	a.take(t)
-	r := b.ask(true)
-	if got := b.status(t, r); got != protocol.Queued {
-		t.Fatalf("status %v", got)
-	}
+	r := b.queue(t)
 	expect.OK(t, a.engine.Close())
 	b.granted(t, r.ID)
 }
@@ -58,16 +48,7 @@ func TestHandOffWakesTwoWaiters(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	var queue []*user
-	var tickets []engine.ID
-	for range 5 {
-		u := openUser(t, openEngine(t, dir), "x", 1)
-		r := u.ask(true)
-		if got := u.status(t, r); got != protocol.Queued {
-			t.Fatalf("status %v", got)
-		}
-		queue, tickets = append(queue, u), append(tickets, r.ID)
-	}
+	queue, tickets := queueUp(t, dir, 5)
 	var before []int64
 	for _, u := range queue {
 		before = append(before, u.read())

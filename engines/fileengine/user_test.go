@@ -123,6 +123,27 @@ func (u *user) take(tb testing.TB) engine.ID {
 	return r.ID
 }
 
+// queueUp makes n users in engines of their own wait, one after the other, and returns them
+// with their tickets.
+func queueUp(tb testing.TB, dir string, n int) (queue []*user, tickets []engine.ID) {
+	tb.Helper()
+	for range n {
+		u := openUser(tb, openEngine(tb, dir), "x", 1)
+		queue, tickets = append(queue, u), append(tickets, u.queue(tb).ID)
+	}
+	return queue, tickets
+}
+
+// queue asks for a permit that is not free.
+func (u *user) queue(tb testing.TB) protocol.Request {
+	tb.Helper()
+	r := u.ask(true)
+	if got := u.status(tb, r); got != protocol.Queued {
+		tb.Fatalf("asked for a permit that is not free: status %v", got)
+	}
+	return r
+}
+
 func (u *user) status(tb testing.TB, r protocol.Request) protocol.Status {
 	tb.Helper()
 	reply, err := u.call(r)

@@ -40,11 +40,23 @@ func documented(t *testing.T, pattern string) string {
 	return string(m[1])
 }
 
-// documentedRights reads the users of docs/redis.md.
-func documentedRights(t *testing.T, user string) []string {
+// documentedRights reads a user of docs/redis.md, who must have the rights to exactly the
+// used commands.
+func documentedRights(t *testing.T, user string, cluster bool) []string {
 	t.Helper()
-	rights := documented(t, "(?ms)^ACL SETUSER "+user+" (.*?)\n```")
-	return strings.Fields(strings.ReplaceAll(rights, "\\\n", " "))
+	text := documented(t, "(?ms)^ACL SETUSER "+user+" (.*?)\n```")
+	listed := strings.Fields(strings.ReplaceAll(text, "\\\n", " "))
+	var commands []string
+	for _, word := range listed {
+		if strings.HasPrefix(word, "+") {
+			commands = append(commands, word)
+		}
+	}
+	slices.Sort(commands)
+	if used := rights(t, cluster); !slices.Equal(commands, used) {
+		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
+	}
+	return listed
 }
 
 // createUser creates a user as docs/redis.md says: with the listed rights, and
@@ -150,17 +162,7 @@ func TestMinimalRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	listed := documentedRights(t, "sema")
-	var commands []string
-	for _, word := range listed {
-		if strings.HasPrefix(word, "+") {
-			commands = append(commands, word)
-		}
-	}
-	slices.Sort(commands)
-	if used := rights(t, false); !slices.Equal(commands, used) {
-		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
-	}
+	listed := documentedRights(t, "sema", false)
 	createUser(t, rdb, "sema", listed)
 	everything(t, func() sema.Engine {
 		return closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "sema", Password: "secret"}))
@@ -183,17 +185,7 @@ func TestHintedRights(t *testing.T) {
 func TestMinimalRightsOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	listed := documentedRights(t, "sema-cluster")
-	var commands []string
-	for _, word := range listed {
-		if strings.HasPrefix(word, "+") {
-			commands = append(commands, word)
-		}
-	}
-	slices.Sort(commands)
-	if used := rights(t, true); !slices.Equal(commands, used) {
-		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
-	}
+	listed := documentedRights(t, "sema-cluster", true)
 	for _, node := range c.Nodes {
 		createUser(t, node.Client(), "sema-cluster", listed)
 	}

@@ -8,6 +8,16 @@ import (
 	"sema/internal/protocol"
 )
 
+// single makes one call of the first client, and compares what is said and kept.
+func (j *judge) single(t failer, keep time.Duration, rs ...protocol.Request) protocol.Reply {
+	c := j.next()
+	c.Requests, c.Keep = rs, keep
+	reply := j.step(j.clients[0], c)
+	j.compare()
+	j.sync(t)
+	return reply
+}
+
 // The script and the ledger agree in steps that leave work to the next ones.
 func TestScriptAgreesAtTheBounds(t *testing.T) {
 	t.Parallel()
@@ -15,14 +25,7 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	j := newJudge(newBench(t, &m), true)
 	const lease = 50 * time.Millisecond
 	ask := protocol.Request{Kind: protocol.Ask, Limit: 1, Lease: lease, Ticket: lease, Wait: true}
-	one := func(rs ...protocol.Request) protocol.Reply {
-		c := j.next()
-		c.Requests = rs
-		reply := j.step(j.clients[0], c)
-		j.compare()
-		j.sync(t)
-		return reply
-	}
+	one := func(rs ...protocol.Request) protocol.Reply { return j.single(t, 0, rs...) }
 	first := j.clients[0]
 	j.each(j.clients, ask, 0)
 	one(protocol.Request{Kind: protocol.SetLimit, Limit: 200}) // 199 are served, in parts
@@ -71,14 +74,7 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	t.Parallel()
 	var m met
 	j := newJudge(newBench(t, &m), false)
-	step := func(rs ...protocol.Request) protocol.Reply {
-		c := j.next()
-		c.Requests = rs
-		reply := j.step(j.clients[0], c)
-		j.compare()
-		j.sync(t)
-		return reply
-	}
+	step := func(rs ...protocol.Request) protocol.Reply { return j.single(t, 0, rs...) }
 	ask := func(number uint64) protocol.Request {
 		return protocol.Request{
 			Kind: protocol.Ask, ID: engine.ID{Client: j.clients[0], Number: number, Weight: 1}, Limit: 1,
@@ -114,22 +110,15 @@ func TestScriptAgreesOnARightThatOutlivesItsSemaphore(t *testing.T) {
 	t.Parallel()
 	var m met
 	j := newJudge(newBench(t, &m), false)
-	step := func(keep time.Duration, rs ...protocol.Request) {
-		c := j.next()
-		c.Requests, c.Keep = rs, keep
-		j.step(j.clients[0], c)
-		j.compare()
-		j.sync(t)
-	}
 	ask := protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: j.clients[0], Number: 1, Weight: 1}, Limit: 1, Lease: time.Millisecond}
-	step(time.Second, ask)
+	j.single(t, time.Second, ask)
 	j.pass(t, 70*time.Second)
-	step(time.Second)
+	j.single(t, time.Second)
 	j.pass(t, 55*time.Second)
 	if j.compare(); m.forgotten.Load() == 0 || j.rdb.PTTL(t.Context(), j.keys.all[5]).Val() <= 0 {
 		t.Fatal("the semaphore was to be forgotten, and the right was to last longer")
 	}
-	step(time.Second, ask)
+	j.single(t, time.Second, ask)
 }
 
 // A fence ends an hour after it was raised, also if another client raised one

@@ -12,7 +12,6 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
-	"sema/internal/protocol"
 )
 
 // "One blocked connection per waiter exhausts the pool": here thousands of
@@ -207,43 +206,6 @@ func cutWhileWorking(t *testing.T, server *redistest.Server, fault func()) {
 	wholeLimit(t, openSem(t, engineAt(t, server.Addr()), "x", limit, nil), limit)
 }
 
-// Thousands of tickets, as of thousands of processes, are served in order of
-// arrival, and leave nothing behind.
-func TestThousandsOfTickets(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	e := patientAt(t, server.Addr())
-	holder, waiters := session(t, e, "x"), session(t, e, "x")
-	holder.do(holder.request(protocol.Ask, 1, time.Hour))
-	for from := 0; from < manyWaiters; from += 500 {
-		var asks []protocol.Request
-		for n := range 500 {
-			ask := waiters.request(protocol.Ask, uint64(from+n+1), time.Hour)
-			ask.Wait, ask.Waited = true, time.Duration(manyWaiters-from-n)*time.Millisecond
-			asks = append(asks, ask)
-		}
-		waiters.do(asks...)
-	}
-	holder.do(holder.request(protocol.Release, 1, 0))
-	for n := range uint64(manyWaiters) {
-		told := <-waiters.told
-		for len(told.Grants) == 0 {
-			told = <-waiters.told
-		}
-		if len(told.Grants) != 1 || told.Grants[0].ID.Number != n+1 {
-			t.Fatalf("told %+v in turn %d", told, n+1)
-		}
-		other := holder.request(protocol.Release, n+1, 0) // by another client, so that the waiters learn of it by messages only
-		other.ID.Client = waiters.Client()
-		holder.do(other)
-	}
-	known := rdb.HKeys(expect.Within(t), "sema:{x}:state").Val()
-	if n := rdb.ZCard(expect.Within(t), "sema:{x}:waiters").Val(); n != 0 || len(known) != 1 {
-		t.Errorf("left: %d waiters, in the state %q", n, known)
-	}
-}
-
 // gauge keeps its highest value.
 type gauge struct {
 	mu        sync.Mutex
@@ -255,33 +217,4 @@ func (g *gauge) add(n int) {
 	defer g.mu.Unlock()
 	g.now += n
 	g.most = max(g.most, g.now)
-}
-
-// Waiters whose subscriptions stayed intact are served in order, although
-// others' connections were cut meanwhile.
-func TestOrderOfTheReachable(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	ctx := expect.Within(t)
-	o := &sema.Options{Lease: 30 * time.Second}
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
-	p := acquire(t, s)
-	var line []*waiting
-	const clients = 10
-	for range clients {
-		line = append(line, queue(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o)))
-	}
-	// Each has a channel of its own with one listener.
-	listening := func() bool { return len(rdb.PubSubChannels(ctx, "*").Val()) == clients }
-	expect.Until(t, "all listen", listening)
-	for range 5 {
-		expect.OK(t, rdb.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
-	}
-	expect.Until(t, "all listen again", listening)
-	expect.OK(t, p.Release())
-	for _, w := range line { // if the order were wrong, one of them would wait for ever
-		expect.OK(t, w.permit(t).Release())
-	}
-	wholeLimit(t, s, 1)
 }
