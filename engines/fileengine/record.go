@@ -16,10 +16,9 @@ import (
 )
 
 // A log has a line, a frame with the header, and a frame for each record. The line has the
-// log's form, and the release that wrote the log. A
-// frame is the payload's length and checksum, 4 bytes each, and the payload. Each checksum
-// includes the one before, so a record is valid only after the records that it was
-// written after.
+// log's form, and the release that wrote the log. A frame is the payload's length and
+// checksum, 4 bytes each, and the payload. Each checksum includes the one before, so a
+// record is valid only after the records that it was written after.
 //
 // Package pack encodes the payloads.
 const (
