@@ -103,6 +103,22 @@ func HeadStart(d time.Duration) AcquireOption {
 	return AcquireOption{kind: headStartOption, n: int64(d)}
 }
 
+// Asked is what the options of an acquisition ask for, for packages that take options and pass
+// them on.
+type Asked struct {
+	Key       engine.Key    // of For; "" without one
+	HeadStart time.Duration // 0 without one
+	Wait      time.Duration // of WaitAtMost; 0 without a bound, and without a wait
+	Answer    time.Duration // of AnswerWithin; 0 for three seconds
+}
+
+// ReadOptions says what options ask for. What is wrong with them Acquire says.
+func ReadOptions(options ...AcquireOption) Asked {
+	w, _ := fold(true, options)
+	key, _ := protocol.SplitCounted(w.key)
+	return Asked{engine.Key(key), w.headStart, w.most, w.answer}
+}
+
 // maxHeadStart bounds HeadStart.
 const maxHeadStart = 24 * time.Hour
 

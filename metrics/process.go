@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime"
 	"time"
-
-	"sema/internal/figures"
 )
 
 // Process has figures of this process and of Go's runtime, under the names of
@@ -18,18 +16,18 @@ type process struct{}
 var started = time.Now()
 
 // Families implements [Source].
-func (process) Families(context.Context) []figures.Family {
+func (process) Families(context.Context) []Family {
 	start, used := started, processFigures()
 	if !used.start.IsZero() {
 		start = used.start
 	}
-	gauge := func(name, unit, help string, value float64) figures.Family {
-		return figures.Family{Name: name, Unit: unit, Help: help, Series: []figures.Series{{Value: value}}}
+	gauge := func(name, unit, help string, value float64) Family {
+		return Family{Name: name, Unit: unit, Help: help, Series: []Series{{Value: value}}}
 	}
-	counter := func(name, unit, help string, value float64) figures.Family {
-		return figures.Family{Name: name, Unit: unit, Help: help, Kind: figures.Counter, Series: []figures.Series{{Value: value}}}
+	counter := func(name, unit, help string, value float64) Family {
+		return Family{Name: name, Unit: unit, Help: help, Kind: Counter, Series: []Series{{Value: value}}}
 	}
-	all := []figures.Family{gauge("process.start_time", "s", "When the process began, in seconds since 1970.", float64(start.UnixMicro())/1e6)}
+	all := []Family{gauge("process.start_time", "s", "When the process began, in seconds since 1970.", float64(start.UnixMicro())/1e6)}
 	if used.ok {
 		all = append(all,
 			counter("process.cpu", "s", "Processor time that was used.", used.cpu.Seconds()),
@@ -42,7 +40,7 @@ func (process) Families(context.Context) []figures.Family {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	info := gauge("go.info", "1", "The version of Go.", 1)
-	info.Series[0].Labels = []figures.Label{{Name: "version", Value: runtime.Version()}}
+	info.Series[0].Labels = []Label{{Name: "version", Value: runtime.Version()}}
 	return append(all, info,
 		gauge("go.goroutines", "{goroutine}", "Goroutines.", float64(runtime.NumGoroutine())),
 		gauge("go.memstats.heap_alloc_bytes", "By", "Heap in use, garbage included.", float64(m.HeapAlloc)),

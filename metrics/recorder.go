@@ -10,7 +10,6 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/figures"
 )
 
 // Options of a Recorder. The zero value of each field is its default.
@@ -32,7 +31,7 @@ type Options struct {
 // Semaphores share one; it is safe for concurrent use. It is a [Source] of
 // sema.acquires, sema.acquire.wait, sema.lease.duration and sema.leases.lost.
 type Recorder struct {
-	names  *figures.Names
+	names  *Names
 	bounds []float64
 
 	mu     sync.RWMutex
@@ -42,10 +41,10 @@ type Recorder struct {
 // counts are the figures under one value of sema.name.
 type counts struct {
 	mu       sync.Mutex
-	acquires [len(figures.Results)]uint64 // by the index in figures.Results
-	lost     [len(figures.Reasons)]uint64 // by the index in figures.Reasons
-	wait     figures.Spread
-	held     figures.Spread
+	acquires [len(results)]uint64 // by the index in results
+	lost     [len(reasons)]uint64 // by the index in reasons
+	wait     Spread
+	held     Spread
 }
 
 // NewRecorder makes a Recorder. A nil options means the defaults. It fails only
@@ -54,13 +53,13 @@ func NewRecorder(options *Options) (*Recorder, error) {
 	if options == nil {
 		options = &Options{}
 	}
-	names, err := figures.NewNames(options.Names, options.Group)
+	names, err := NewNames(options.Names, options.Group)
 	if err != nil {
 		return nil, err
 	}
 	bounds := slices.Clone(options.Bounds)
 	if len(bounds) == 0 {
-		bounds = figures.DefaultBounds()
+		bounds = DefaultBounds()
 	}
 	for i, b := range bounds {
 		if !(b > 0) || math.IsInf(b, 1) || i > 0 && !(b > bounds[i-1]) {
@@ -72,16 +71,16 @@ func NewRecorder(options *Options) (*Recorder, error) {
 
 // Observer is for Options.Observer of a Semaphore, of any number of them. A program
 // that observes for itself as well joins its own with sema.Observer.And.
-func (r *Recorder) Observer() sema.Observer { return figures.Observer(r.acquired, r.ended) }
+func (r *Recorder) Observer() sema.Observer { return Observer(r.acquired, r.ended) }
 
 // acquired counts the end of an acquisition.
 func (r *Recorder) acquired(semaphore, result string, waited time.Duration) {
 	c := r.of(semaphore)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.acquires[slices.Index(figures.Results[:], result)]++
-	if result == figures.Acquired {
-		c.wait.Add(waited)
+	c.acquires[slices.Index(results[:], result)]++
+	if result == Acquired {
+		c.wait.add(waited)
 	}
 }
 
@@ -91,9 +90,9 @@ func (r *Recorder) ended(semaphore, reason string, held time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reason != "" {
-		c.lost[slices.Index(figures.Reasons[:], reason)]++
+		c.lost[slices.Index(reasons[:], reason)]++
 	}
-	c.held.Add(held)
+	c.held.add(held)
 }
 
 // of is where to count what happens to a semaphore.
@@ -108,14 +107,14 @@ func (r *Recorder) of(semaphore string) *counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c = r.counts[label]; c == nil {
-		c = &counts{wait: figures.NewSpread(r.bounds), held: figures.NewSpread(r.bounds)}
+		c = &counts{wait: newSpread(r.bounds), held: newSpread(r.bounds)}
 		r.counts[label] = c
 	}
 	return c
 }
 
 // Families implements [Source].
-func (r *Recorder) Families(context.Context) []figures.Family {
+func (r *Recorder) Families(context.Context) []Family {
 	type labelled struct {
 		label string
 		*counts
@@ -127,19 +126,19 @@ func (r *Recorder) Families(context.Context) []figures.Family {
 	}
 	r.mu.RUnlock()
 	slices.SortFunc(all, func(a, b labelled) int { return cmp.Compare(a.label, b.label) })
-	var acquires, waits, holds, lost []figures.Series
+	var acquires, waits, holds, lost []Series
 	for _, c := range all {
-		name := figures.Label{Name: figures.LabelName, Value: c.label}
+		name := Label{Name: LabelName, Value: c.label}
 		c.mu.Lock()
-		for i, result := range figures.Results {
-			acquires = append(acquires, figures.Series{Labels: []figures.Label{name, {Name: figures.LabelResult, Value: result}}, Value: float64(c.acquires[i])})
+		for i, result := range results {
+			acquires = append(acquires, Series{Labels: []Label{name, {Name: LabelResult, Value: result}}, Value: float64(c.acquires[i])})
 		}
-		for i, reason := range figures.Reasons {
-			lost = append(lost, figures.Series{Labels: []figures.Label{name, {Name: figures.LabelReason, Value: reason}}, Value: float64(c.lost[i])})
+		for i, reason := range reasons {
+			lost = append(lost, Series{Labels: []Label{name, {Name: LabelReason, Value: reason}}, Value: float64(c.lost[i])})
 		}
-		waits = append(waits, figures.Series{Labels: []figures.Label{name}, Spread: c.wait.Clone()})
-		holds = append(holds, figures.Series{Labels: []figures.Label{name}, Spread: c.held.Clone()})
+		waits = append(waits, Series{Labels: []Label{name}, Spread: c.wait.clone()})
+		holds = append(holds, Series{Labels: []Label{name}, Spread: c.held.clone()})
 		c.mu.Unlock()
 	}
-	return []figures.Family{figures.Of(figures.Acquires, acquires), figures.Of(figures.AcquireWait, waits), figures.Of(figures.LeaseDuration, holds), figures.Of(figures.LeasesLost, lost)}
+	return []Family{Of(Acquires, acquires), Of(AcquireWait, waits), Of(LeaseDuration, holds), Of(LeasesLost, lost)}
 }

@@ -16,7 +16,6 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -181,13 +180,15 @@ func TestRecorderCountsFailuresOfTheEngine(t *testing.T) {
 		&sema.LimitError{Name: "n", Stored: 1, Wanted: 2}:                             "invalid",
 		errors.New("something else"):                                                  "failed",
 	} {
-		if got := figures.ResultOf(err); got != want {
+		if got := metrics.ResultOf(err); got != want {
 			t.Errorf("ResultOf(%v) is %q, want %q", err, got, want)
 		}
 	}
-	if got := figures.ReasonOf(sema.ErrLost); got != "expired" {
-		t.Errorf("ReasonOf(ErrLost) is %q", got)
-	}
+	metrics.Observer(nil, func(_, reason string, _ time.Duration) {
+		if reason != "expired" {
+			t.Errorf("the reason of ErrLost is %q", reason)
+		}
+	}).Lost(sema.Event{Err: sema.ErrLost})
 }
 
 func TestNamesAreBounded(t *testing.T) {
@@ -228,14 +229,14 @@ func TestLabelsAreEscaped(t *testing.T) {
 
 func TestValuesOutOfRangeAreRefused(t *testing.T) {
 	for _, o := range []*metrics.Options{
-		nil, {}, {Names: 1}, {Names: figures.MaxNames}, {Bounds: []float64{}}, {Bounds: []float64{math.SmallestNonzeroFloat64, math.MaxFloat64}},
+		nil, {}, {Names: 1}, {Names: 100_000}, {Bounds: []float64{}}, {Bounds: []float64{math.SmallestNonzeroFloat64, math.MaxFloat64}},
 	} {
 		if _, err := metrics.NewRecorder(o); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	for _, o := range []metrics.Options{
-		{Names: -1}, {Names: math.MinInt}, {Names: figures.MaxNames + 1}, {Bounds: []float64{0}}, {Bounds: []float64{-1}},
+		{Names: -1}, {Names: math.MinInt}, {Names: 100_000 + 1}, {Bounds: []float64{0}}, {Bounds: []float64{-1}},
 		{Bounds: []float64{1, 1}}, {Bounds: []float64{2, 1}}, {Bounds: []float64{1, math.NaN()}}, {Bounds: []float64{1, math.Inf(1)}},
 	} {
 		_, err := metrics.NewRecorder(&o)
@@ -288,7 +289,7 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 	sum := 0.0
 	for _, f := range r.Families(t.Context()) {
 		for _, s := range f.Series {
-			if f.Name == figures.LeasesLost {
+			if f.Name == metrics.LeasesLost {
 				sum += s.Value
 			}
 		}
@@ -343,7 +344,7 @@ func BenchmarkAcquire(b *testing.B) {
 
 // BenchmarkScrape is a scrape with so many names.
 func BenchmarkScrape(b *testing.B) {
-	for _, n := range []int{1, figures.DefaultNames, 10_000} {
+	for _, n := range []int{1, 200, 10_000} {
 		r, err := metrics.NewRecorder(&metrics.Options{Names: n})
 		if err != nil {
 			b.Fatal(err)

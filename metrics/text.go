@@ -8,19 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"sema/internal/figures"
 )
 
 // contentType is the media type of the text that WriteText writes.
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Source is where figures come from: a [Recorder], a [Watch], [Process], or a server of package
-// server. Its figures are for the packages of sema.
+// server.
 type Source interface {
 	// Families are the figures of this moment. Those that cannot be had before
 	// ctx ends are left out. It is safe for concurrent use.
-	Families(ctx context.Context) []figures.Family
+	Families(ctx context.Context) []Family
 }
 
 // Handler serves the figures of all sources in Prometheus' text format, to GET
@@ -45,13 +43,13 @@ func Handler(sources ...Source) http.Handler {
 // version 0.0.4. Two sources must not have series of the same metric with the
 // same labels. The error is w's.
 func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
-	all := figures.All()
+	all := All()
 	for _, s := range sources {
 		for _, f := range s.Families(ctx) {
-			i := slices.IndexFunc(all, func(known figures.Family) bool { return known.Name == f.Name })
+			i := slices.IndexFunc(all, func(known Family) bool { return known.Name == f.Name })
 			if i < 0 { // a source's own
 				i = len(all)
-				all = append(all, figures.Family{Name: f.Name, Unit: f.Unit, Help: f.Help, Kind: f.Kind})
+				all = append(all, Family{Name: f.Name, Unit: f.Unit, Help: f.Help, Kind: f.Kind})
 			}
 			all[i].Series = append(all[i].Series, f.Series...)
 		}
@@ -66,12 +64,12 @@ func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
 	return err
 }
 
-func appendFamily(text []byte, f figures.Family) []byte {
+func appendFamily(text []byte, f Family) []byte {
 	name := f.PrometheusName()
 	text = append(text, "# HELP "+name+" "+f.Help+"\n# TYPE "+name+" "+[]string{"gauge", "counter", "histogram"}[f.Kind]+"\n"...)
 	for _, s := range f.Series {
 		labels := labelsOf(s)
-		if f.Kind != figures.Histogram {
+		if f.Kind != Histogram {
 			text = appendLine(text, name, "", labels, "", s.Value)
 			continue
 		}
@@ -94,7 +92,7 @@ func appendFamily(text []byte, f figures.Family) []byte {
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // labelsOf is the labels of a series, as between the braces.
-func labelsOf(s figures.Series) string {
+func labelsOf(s Series) string {
 	var text strings.Builder
 	for i, l := range s.Labels {
 		if i > 0 {

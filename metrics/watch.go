@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/figures"
 	"sema/watch"
 )
 
@@ -49,7 +48,7 @@ type WatchOptions struct {
 // that is too much.
 type Watch struct {
 	watcher *watch.Watcher
-	names   *figures.Names
+	names   *Names
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -68,7 +67,7 @@ func NewWatch(w *watch.Watcher, options *WatchOptions) (*Watch, error) {
 	if w == nil {
 		return nil, &engine.ArgumentError{Package: "metrics", What: "watcher", Value: nil, Want: "a watcher that watch.New has made"}
 	}
-	names, err := figures.NewNames(options.Names, options.Group)
+	names, err := NewNames(options.Names, options.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +88,10 @@ func (x *Watch) Close() {
 func (x *Watch) listen(ctx context.Context) {
 	for e := range x.watcher.Events(ctx, watch.Filter{}) {
 		if e.Kind == "ended" {
-			label := x.names.Label(e.Semaphore)
+			label := x.names.label(e.Semaphore)
 			x.mu.Lock()
-			if _, ok := x.ends[label]; !ok && len(x.ends) >= figures.MaxNames { // nobody scrapes
-				label = figures.Other
+			if _, ok := x.ends[label]; !ok && len(x.ends) >= maxNames { // nobody scrapes
+				label = Other
 			}
 			x.ends[label]++
 			x.mu.Unlock()
@@ -101,63 +100,63 @@ func (x *Watch) listen(ctx context.Context) {
 }
 
 // Families implements [Source].
-func (x *Watch) Families(ctx context.Context) []figures.Family {
+func (x *Watch) Families(ctx context.Context) []Family {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	list, _, err := x.watcher.Summaries(ctx, watch.Query{})
 	if err != nil {
-		return []figures.Family{figures.Of(figures.EngineUp, []figures.Series{{Value: 0}}), figures.Of(figures.LeasesReclaimed, x.ended(nil))}
+		return []Family{Of(EngineUp, []Series{{Value: 0}}), Of(LeasesReclaimed, x.ended(nil))}
 	}
-	sums, demands := map[string]watch.Summary{}, map[string]figures.Demand{}
+	sums, demands := map[string]watch.Summary{}, map[string]demand{}
 	for _, s := range list {
 		if s.Limit > 0 { // else it is gone since, or was never seen
-			label := x.names.Label(s.Name)
+			label := x.names.label(s.Name)
 			sums[label] = sum(sums[label], s)
-			demands[label] = figures.Demand{Waiting: sums[label].Waiting, Used: sums[label].Used}
+			demands[label] = demand{Waiting: sums[label].Waiting, Used: sums[label].Used}
 		}
 	}
-	labels := x.names.Choose(time.Now(), demands)
+	labels := x.names.choose(time.Now(), demands)
 	shown := map[string]watch.Summary{}
 	for label, s := range sums {
 		if !labels[label] {
-			label = figures.Other
+			label = Other
 		}
 		shown[label] = sum(shown[label], s)
 	}
-	all := map[string][]figures.Series{figures.LeasesReclaimed: x.ended(labels), figures.EngineUp: {{Value: 1}}}
+	all := map[string][]Series{LeasesReclaimed: x.ended(labels), EngineUp: {{Value: 1}}}
 	for _, label := range slices.Sorted(maps.Keys(shown)) {
-		s, name := shown[label], []figures.Label{{Name: figures.LabelName, Value: label}}
+		s, name := shown[label], []Label{{Name: LabelName, Value: label}}
 		add := func(metric string, value float64) {
-			all[metric] = append(all[metric], figures.Series{Labels: name, Value: value})
+			all[metric] = append(all[metric], Series{Labels: name, Value: value})
 		}
-		if label != figures.Other { // a sum of limits limits nothing
-			add(figures.Limit, float64(s.Limit))
+		if label != Other { // a sum of limits limits nothing
+			add(Limit, float64(s.Limit))
 			if s.Auto != nil {
-				add(figures.LimitBad, float64(s.Auto.Bad)/1000)
+				add(LimitBad, float64(s.Auto.Bad)/1000)
 			}
 			for _, p := range s.Pools[:min(len(s.Pools), engine.MaxPools)] {
-				labels := append(slices.Clone(name), figures.Label{Name: figures.LabelPool, Value: p.Pool})
-				for metric, n := range map[string]int{figures.PoolLimit: p.Limit, figures.PoolUsed: p.Used, figures.PoolWaiting: p.Waiting} {
-					all[metric] = append(all[metric], figures.Series{Labels: labels, Value: float64(n)})
+				labels := append(slices.Clone(name), Label{Name: LabelPool, Value: p.Pool})
+				for metric, n := range map[string]int{PoolLimit: p.Limit, PoolUsed: p.Used, PoolWaiting: p.Waiting} {
+					all[metric] = append(all[metric], Series{Labels: labels, Value: float64(n)})
 				}
 			}
 		}
-		add(figures.LeasesActive, float64(s.Used))
-		add(figures.QueueSize, float64(s.Waiting))
-		add(figures.QueueOldest, s.Oldest.Seconds())
+		add(LeasesActive, float64(s.Used))
+		add(QueueSize, float64(s.Waiting))
+		add(QueueOldest, s.Oldest.Seconds())
 		for level := range s.Keys {
 			if slices.Max(s.Keys[level:]) == 0 {
 				break // the first level has series as soon as any has: the alert about idle room goes by it
 			}
-			labels := append(slices.Clone(name), figures.Label{Name: figures.LabelLevel, Value: strconv.Itoa(level + 1)})
-			all[figures.KeysInTurn] = append(all[figures.KeysInTurn], figures.Series{Labels: labels, Value: float64(s.InTurn[level])})
-			all[figures.KeysFull] = append(all[figures.KeysFull], figures.Series{Labels: labels, Value: float64(s.Full[level])})
+			labels := append(slices.Clone(name), Label{Name: LabelLevel, Value: strconv.Itoa(level + 1)})
+			all[KeysInTurn] = append(all[KeysInTurn], Series{Labels: labels, Value: float64(s.InTurn[level])})
+			all[KeysFull] = append(all[KeysFull], Series{Labels: labels, Value: float64(s.Full[level])})
 		}
 	}
-	var families []figures.Family
-	for _, f := range figures.All() {
+	var families []Family
+	for _, f := range All() {
 		if series, ok := all[f.Name]; ok {
-			families = append(families, figures.Of(f.Name, series))
+			families = append(families, Of(f.Name, series))
 		}
 	}
 	return families
@@ -199,19 +198,19 @@ func sumPools(a, b []engine.PoolState) (list []engine.PoolState) {
 
 // ended is how many leases ended, by label. Labels that have no place any more are
 // forgotten, unless who has one is unknown.
-func (x *Watch) ended(used map[string]bool) []figures.Series {
+func (x *Watch) ended(used map[string]bool) []Series {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if used != nil {
 		for label, n := range x.ends {
 			if !used[label] {
-				label = figures.Other
+				label = Other
 			}
 			x.reclaimed[label] += n
 		}
 		clear(x.ends)
 		for label := range x.reclaimed {
-			if !used[label] && label != figures.Other {
+			if !used[label] && label != Other {
 				delete(x.reclaimed, label)
 			}
 		}
@@ -219,9 +218,9 @@ func (x *Watch) ended(used map[string]bool) []figures.Series {
 			x.reclaimed[label] += 0
 		}
 	}
-	var series []figures.Series
+	var series []Series
 	for _, label := range slices.Sorted(maps.Keys(x.reclaimed)) {
-		series = append(series, figures.Series{Labels: []figures.Label{{Name: figures.LabelName, Value: label}}, Value: x.reclaimed[label]})
+		series = append(series, Series{Labels: []Label{{Name: LabelName, Value: label}}, Value: x.reclaimed[label]})
 	}
 	return series
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/template"
 
-	"sema/internal/figures"
+	"sema/metrics"
 )
 
 func alerts(t *testing.T) map[string]rulefmt.Rule {
@@ -210,14 +210,14 @@ func known(t *testing.T, where, text string) {
 	}
 	there := map[string]bool{}
 	for _, name := range []string{
-		figures.LeasesActive, figures.Limit, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting, figures.LeasesReclaimed, figures.EngineUp,
-		figures.AcquireWait, figures.LeaseDuration, figures.Acquires, figures.LeasesLost,
+		metrics.LeasesActive, metrics.Limit, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting, metrics.LeasesReclaimed, metrics.EngineUp,
+		metrics.AcquireWait, metrics.LeaseDuration, metrics.Acquires, metrics.LeasesLost,
 	} {
-		f := figures.Of(name, nil)
+		f := metrics.Of(name, nil)
 		if f.Name == "" {
 			t.Fatalf("no metric %s", name)
 		}
-		if f.Kind != figures.Histogram {
+		if f.Kind != metrics.Histogram {
 			there[f.PrometheusName()] = true
 			continue
 		}

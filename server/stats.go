@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sema/internal/figures"
 	"sema/internal/rights"
+	"sema/metrics"
 )
 
 // stats are the server's counts about itself.
@@ -46,8 +46,8 @@ func (d *spread) add(took time.Duration) {
 	d.sum.Add(int64(took))
 }
 
-func (d *spread) shown() figures.Spread {
-	s := figures.Spread{Bounds: bounds, Counts: make([]uint64, len(d.counts)), Sum: time.Duration(d.sum.Load()).Seconds()}
+func (d *spread) shown() metrics.Spread {
+	s := metrics.Spread{Bounds: bounds, Counts: make([]uint64, len(d.counts)), Sum: time.Duration(d.sum.Load()).Seconds()}
 	for i := range d.counts {
 		s.Counts[i] = d.counts[i].Load()
 	}
@@ -136,35 +136,35 @@ func (t *stats) connState(_ net.Conn, state http.ConnState) {
 // Families implements [metrics.Source] with the server's counts about itself since New. The
 // names begin with sema.server. The duration of a request includes the wait of a long poll
 // and the whole life of a stream.
-func (s *Server) Families(context.Context) []figures.Family {
-	requests := figures.Family{Name: "sema.server.requests", Unit: "{request}", Kind: figures.Counter, Help: "Answered requests, by route and first digit of the status."}
-	open := figures.Family{Name: "sema.server.requests.open", Unit: "{request}", Help: "Requests that are not answered yet, including long polls, streams and holds."}
-	took := figures.Family{Name: "sema.server.request.duration", Unit: "s", Kind: figures.Histogram, Help: "Time from a request to the end of its answer, including waits."}
+func (s *Server) Families(context.Context) []metrics.Family {
+	requests := metrics.Family{Name: "sema.server.requests", Unit: "{request}", Kind: metrics.Counter, Help: "Answered requests, by route and first digit of the status."}
+	open := metrics.Family{Name: "sema.server.requests.open", Unit: "{request}", Help: "Requests that are not answered yet, including long polls, streams and holds."}
+	took := metrics.Family{Name: "sema.server.request.duration", Unit: "s", Kind: metrics.Histogram, Help: "Time from a request to the end of its answer, including waits."}
 	routes := slices.SortedFunc(slices.Values(s.stats.routes), func(a, b *routeStats) int { return cmp.Compare(a.name, b.name) })
 	for _, x := range routes {
-		route := figures.Label{Name: "route", Value: x.name}
+		route := metrics.Label{Name: "route", Value: x.name}
 		d := x.took.shown()
 		if d.Count() > 0 || x.open.Load() > 0 { // most routes are never used
-			open.Series = append(open.Series, figures.Series{Labels: []figures.Label{route}, Value: float64(x.open.Load())})
-			took.Series = append(took.Series, figures.Series{Labels: []figures.Label{route}, Spread: d})
+			open.Series = append(open.Series, metrics.Series{Labels: []metrics.Label{route}, Value: float64(x.open.Load())})
+			took.Series = append(took.Series, metrics.Series{Labels: []metrics.Label{route}, Spread: d})
 		}
 		for digit := range x.status {
 			if n := x.status[digit].Load(); n > 0 {
-				code := figures.Label{Name: "code", Value: string(rune('0'+digit)) + "xx"}
-				requests.Series = append(requests.Series, figures.Series{Labels: []figures.Label{route, code}, Value: float64(n)})
+				code := metrics.Label{Name: "code", Value: string(rune('0'+digit)) + "xx"}
+				requests.Series = append(requests.Series, metrics.Series{Labels: []metrics.Label{route, code}, Value: float64(n)})
 			}
 		}
 	}
 	s.upgraded.mu.Lock()
 	upgraded := int64(s.upgraded.open)
 	s.upgraded.mu.Unlock()
-	gauge := func(name, unit, help string, value int64) figures.Family {
-		return figures.Family{Name: name, Unit: unit, Help: help, Series: []figures.Series{{Value: float64(value)}}}
+	gauge := func(name, unit, help string, value int64) metrics.Family {
+		return metrics.Family{Name: name, Unit: unit, Help: help, Series: []metrics.Series{{Value: float64(value)}}}
 	}
-	duration := func(name, help string, d *spread) figures.Family {
-		return figures.Family{Name: name, Unit: "s", Kind: figures.Histogram, Help: help, Series: []figures.Series{{Spread: d.shown()}}}
+	duration := func(name, help string, d *spread) metrics.Family {
+		return metrics.Family{Name: name, Unit: "s", Kind: metrics.Histogram, Help: help, Series: []metrics.Series{{Spread: d.shown()}}}
 	}
-	return []figures.Family{
+	return []metrics.Family{
 		requests, open, took,
 		duration("sema.server.grant.wait", "Time from a request of the JSON API to its permit.", &s.stats.grants),
 		duration("sema.server.call.duration", "Time of the engine for a call of a Go client.", &s.stats.calls),

@@ -21,8 +21,7 @@ import (
 	"sema/contrib/otel"
 	"sema/each"
 	"sema/engines/memengine"
-	"sema/internal/figures"
-	"sema/internal/fixture/expect"
+	"sema/metrics"
 )
 
 // acquires is semagrpc.Limit's Acquire.
@@ -41,7 +40,7 @@ func TestSpansOfCalls(t *testing.T) {
 		"tenants/acme": func(x *sdk) acquires {
 			e := memengine.New()
 			group, err := each.New(e, "tenants", 1, nil)
-			expect.OK(t, err)
+			must(t, err)
 			t.Cleanup(func() { _, _ = group.Close(), e.Close() })
 			return func(ctx context.Context, key []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
 				return x.telemetry.AcquireEach(ctx, group, key[0], append(options, sema.For(key[1:]...))...)
@@ -49,7 +48,7 @@ func TestSpansOfCalls(t *testing.T) {
 		},
 		"shared": func(x *sdk) acquires {
 			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{Caps: sema.Caps{1}})
-			expect.OK(t, err)
+			must(t, err)
 			t.Cleanup(func() { _ = sem.Close() })
 			return func(ctx context.Context, key []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
 				return x.telemetry.Acquire(ctx, sem, append(options, sema.For(key...))...)
@@ -59,26 +58,26 @@ func TestSpansOfCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newSDK(t)
 			l, err := semagrpc.New(semagrpc.Limit{Acquire: acquire(x), Key: func(context.Context, string) []string { return []string{"acme", "alice"} }})
-			expect.OK(t, err)
+			must(t, err)
 			client := x.serve(t, l)
 			check := x.spansOf(func() {
-				_, err := client.Check(expect.Within(t), &grpc_health_v1.HealthCheckRequest{})
-				expect.OK(t, err)
+				_, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{})
+				must(t, err)
 			})
 			watch := x.spansOf(func() {
-				ctx, cancel := context.WithCancel(expect.Within(t))
+				ctx, cancel := context.WithCancel(within(t))
 				defer cancel()
 				s, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-				expect.OK(t, err)
+				must(t, err)
 				_, err = s.Recv()
-				expect.OK(t, err)
+				must(t, err)
 			})
 			for _, spans := range []map[string]sdktrace.ReadOnlySpan{check, watch} {
 				wait, hold, call := spans[otelsema.SpanAcquire], spans[otelsema.SpanHold], spans["call"].SpanContext()
 				if !wait.Parent().Equal(call) || !hold.Parent().Equal(call) || !spans["work"].Parent().Equal(hold.SpanContext()) {
 					t.Errorf("spans are not where they belong: %v", spans)
 				}
-				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(figures.LabelName, name)) {
+				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, name)) {
 					t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 				}
 				key := ""
@@ -122,12 +121,12 @@ func (x *sdk) serve(t *testing.T, l *semagrpc.Limiter) grpc_health_v1.HealthClie
 	go func() { ended <- g.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///test", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	expect.OK(t, err)
+	must(t, err)
 	t.Cleanup(func() {
-		expect.OK(t, conn.Close())
+		must(t, conn.Close())
 		g.Stop()
 		if err := <-ended; !errors.Is(err, grpc.ErrServerStopped) { // it is stopped before it began
-			expect.OK(t, err)
+			must(t, err)
 		}
 	})
 	return grpc_health_v1.NewHealthClient(conn)
@@ -146,7 +145,7 @@ func (x *sdk) spansOf(call func()) map[string]sdktrace.ReadOnlySpan {
 	x.t.Helper()
 	x.spans.Reset()
 	call()
-	expect.Until(x.t, "all spans have ended", func() bool { return len(x.spans.Ended()) == 4 })
+	until(x.t, "all spans have ended", func() bool { return len(x.spans.Ended()) == 4 })
 	spans := map[string]sdktrace.ReadOnlySpan{}
 	for _, span := range x.spans.Ended() {
 		spans[span.Name()] = span

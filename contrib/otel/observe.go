@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -47,16 +46,16 @@ type observables struct {
 
 func (t *Telemetry) observables() (observables, error) {
 	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
-	for _, name := range []string{figures.Limit, figures.LimitBad, figures.LeasesActive, figures.QueueSize, figures.KeysInTurn, figures.KeysFull, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting, figures.LeasesReclaimed, figures.QueueOldest, figures.EngineUp} {
-		f := figures.Of(name, nil)
+	for _, name := range []string{metrics.Limit, metrics.LimitBad, metrics.LeasesActive, metrics.QueueSize, metrics.KeysInTurn, metrics.KeysFull, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
+		f := metrics.Of(name, nil)
 		var made metric.Observable
 		var err error
 		switch {
-		case f.Kind == figures.Counter:
+		case f.Kind == metrics.Counter:
 			var c metric.Int64ObservableCounter
 			c, err = t.meter.Int64ObservableCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 			x.sums[name], made = c, c
-		case name == figures.QueueOldest || name == figures.EngineUp || name == figures.LimitBad: // no use in a sum
+		case name == metrics.QueueOldest || name == metrics.EngineUp || name == metrics.LimitBad: // no use in a sum
 			var g metric.Float64ObservableGauge
 			g, err = t.meter.Float64ObservableGauge(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 			x.gauges[name], made = g, g
@@ -73,7 +72,7 @@ func (t *Telemetry) observables() (observables, error) {
 	return x, nil
 }
 
-func labels(s figures.Series) metric.MeasurementOption {
+func labels(s metrics.Series) metric.MeasurementOption {
 	attributes := make([]attribute.KeyValue, 0, len(s.Labels))
 	for _, l := range s.Labels {
 		attributes = append(attributes, attribute.String(l.Name, l.Value))

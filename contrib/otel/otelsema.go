@@ -23,7 +23,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sema"
-	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -47,7 +46,7 @@ type Options struct {
 // Telemetry tells OpenTelemetry what happens to semaphores. Any number of them
 // share one; it is safe for concurrent use.
 type Telemetry struct {
-	names    *figures.Names
+	names    *metrics.Names
 	meter    metric.Meter
 	tracer   trace.Tracer
 	acquires metric.Int64Counter
@@ -78,21 +77,21 @@ func New(options *Options) (*Telemetry, error) {
 		return nil, err
 	}
 	if len(o.Bounds) == 0 {
-		o.Bounds = figures.DefaultBounds()
+		o.Bounds = metrics.DefaultBounds()
 	}
-	names, err := figures.NewNames(o.Names, o.Group)
+	names, err := metrics.NewNames(o.Names, o.Group)
 	if err != nil {
 		return nil, err
 	}
 	t := &Telemetry{names: names, meter: o.MeterProvider.Meter(Scope), tracer: o.TracerProvider.Tracer(Scope)}
-	for name, counter := range map[string]*metric.Int64Counter{figures.Acquires: &t.acquires, figures.LeasesLost: &t.lost} {
-		f := figures.Of(name, nil)
+	for name, counter := range map[string]*metric.Int64Counter{metrics.Acquires: &t.acquires, metrics.LeasesLost: &t.lost} {
+		f := metrics.Of(name, nil)
 		if *counter, err = t.meter.Int64Counter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
 	}
-	for name, histogram := range map[string]*metric.Float64Histogram{figures.AcquireWait: &t.wait, figures.LeaseDuration: &t.held} {
-		f := figures.Of(name, nil)
+	for name, histogram := range map[string]*metric.Float64Histogram{metrics.AcquireWait: &t.wait, metrics.LeaseDuration: &t.held} {
+		f := metrics.Of(name, nil)
 		if *histogram, err = t.meter.Float64Histogram(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help), metric.WithExplicitBucketBoundaries(o.Bounds...)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
@@ -102,13 +101,13 @@ func New(options *Options) (*Telemetry, error) {
 
 // Observer is for Options.Observer of a Semaphore. A program that observes for
 // itself as well joins its own with sema.Observer.And.
-func (t *Telemetry) Observer() sema.Observer { return figures.Observer(t.acquired, t.ended) }
+func (t *Telemetry) Observer() sema.Observer { return metrics.Observer(t.acquired, t.ended) }
 
 // acquired counts the end of an acquisition.
 func (t *Telemetry) acquired(semaphore, result string, waited time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
-	t.acquires.Add(ctx, 1, t.with(set{name, figures.LabelResult, result}))
-	if result == figures.Acquired {
+	t.acquires.Add(ctx, 1, t.with(set{name, metrics.LabelResult, result}))
+	if result == metrics.Acquired {
 		t.wait.Record(ctx, max(0, waited).Seconds(), t.with(set{name: name}))
 	}
 }
@@ -117,7 +116,7 @@ func (t *Telemetry) acquired(semaphore, result string, waited time.Duration) {
 func (t *Telemetry) ended(semaphore, reason string, held time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
 	if reason != "" {
-		t.lost.Add(ctx, 1, t.with(set{name, figures.LabelReason, reason}))
+		t.lost.Add(ctx, 1, t.with(set{name, metrics.LabelReason, reason}))
 	}
 	t.held.Record(ctx, max(0, held).Seconds(), t.with(set{name: name}))
 }
@@ -127,7 +126,7 @@ func (t *Telemetry) with(s set) metric.MeasurementOption {
 	if known, ok := t.sets.Load(s); ok {
 		return known.(metric.MeasurementOption)
 	}
-	attributes := []attribute.KeyValue{attribute.String(figures.LabelName, s.name)}
+	attributes := []attribute.KeyValue{attribute.String(metrics.LabelName, s.name)}
 	if s.key != "" {
 		attributes = append(attributes, attribute.String(s.key, s.value))
 	}

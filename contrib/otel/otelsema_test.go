@@ -23,11 +23,39 @@ import (
 	"sema/contrib/otel"
 	"sema/each"
 	"sema/engines/memengine"
-	"sema/internal/figures"
+	"sema/metrics"
 	"sema/semahttp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// patience bounds every wait of a test.
+const patience = time.Minute
+
+// until waits until something is so that no event tells.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			tb.Fatalf("%s: not so after %v", what, patience)
+		}
+	}
+}
+
+// within is a context that ends after patience, and with the test.
+func within(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
 
 // sdk is OpenTelemetry with everything in memory.
 type sdk struct {
@@ -61,9 +89,7 @@ func (x *sdk) semaphore(limit int) *sema.Semaphore {
 	x.t.Helper()
 	e := memengine.New()
 	s, err := sema.New(e, "llm", limit, &sema.Options{Observer: x.telemetry.Observer()})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	if x.operator, err = sema.Operate(e, "llm"); err != nil {
 		x.t.Fatal(err)
 	}
@@ -75,9 +101,7 @@ func (x *sdk) semaphore(limit int) *sema.Semaphore {
 func (x *sdk) metric(name string) metricdata.Metrics {
 	x.t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := x.reader.Collect(context.Background(), &all); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, x.reader.Collect(context.Background(), &all))
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			if m.Name == name {
@@ -125,34 +149,28 @@ func TestMetrics(t *testing.T) {
 		x := newSDK(t)
 		s := x.semaphore(1)
 		p, err := s.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Fatal(err)
 		}
-		if err := p.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Release())
 		if p, err = s.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.operator.Revoke(t.Context(), p.ID()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.operator.Revoke(t.Context(), p.ID()))
 		<-p.Context(t.Context()).Done()
 		_ = p.Release()
 		synctest.Wait() // contexts end before observers are told
 		for result, want := range map[string]int64{"acquired": 2, "refused": 1} {
-			if got := x.sum(figures.Acquires, llm, attribute.String("result", result)); got != want {
+			if got := x.sum(metrics.Acquires, llm, attribute.String("result", result)); got != want {
 				t.Errorf("%s: %d, want %d", result, got, want)
 			}
 		}
-		if got := x.sum(figures.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
+		if got := x.sum(metrics.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
 			t.Errorf("%d permits revoked, want 1", got)
 		}
-		for name, want := range map[string]uint64{figures.AcquireWait: 2, figures.LeaseDuration: 2} {
-			if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(figures.DefaultBounds()) {
+		for name, want := range map[string]uint64{metrics.AcquireWait: 2, metrics.LeaseDuration: 2} {
+			if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(metrics.DefaultBounds()) {
 				t.Errorf("%s: %+v, want %d values", name, h, want)
 			}
 		}
@@ -165,8 +183,8 @@ func TestNamesAreBounded(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "a"} {
 		o.Acquired(sema.Event{Semaphore: name})
 	}
-	for name, want := range map[string]int64{"a": 2, "b": 1, figures.Other: 2} {
-		if got := x.sum(figures.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
+	for name, want := range map[string]int64{"a": 2, "b": 1, metrics.Other: 2} {
+		if got := x.sum(metrics.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
@@ -175,40 +193,36 @@ func TestNamesAreBounded(t *testing.T) {
 // engineSource is a source as a metrics.Watch is one.
 type engineSource struct{}
 
-func (engineSource) Families(context.Context) (all []figures.Family) {
+func (engineSource) Families(context.Context) (all []metrics.Family) {
 	for name, v := range map[string]float64{
-		figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.QueueOldest: 1.5, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7, figures.PoolLimit: 8, figures.PoolUsed: 9, figures.PoolWaiting: 10,
+		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7, metrics.PoolLimit: 8, metrics.PoolUsed: 9, metrics.PoolWaiting: 10,
 	} {
-		f := figures.Of(name, nil)
-		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: v}}
+		f := metrics.Of(name, nil)
+		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: v}}
 		all = append(all, f)
 	}
-	up := figures.Of(figures.EngineUp, nil)
-	up.Series = []figures.Series{{Value: 1}}
+	up := metrics.Of(metrics.EngineUp, nil)
+	up.Series = []metrics.Series{{Value: 1}}
 	return append(all, up)
 }
 
 func TestObserve(t *testing.T) {
 	x := newSDK(t)
 	registration, err := x.telemetry.Observe(engineSource{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int64{figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7, figures.PoolLimit: 8, figures.PoolUsed: 9, figures.PoolWaiting: 10} {
+	must(t, err)
+	for name, want := range map[string]int64{metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7, metrics.PoolLimit: 8, metrics.PoolUsed: 9, metrics.PoolWaiting: 10} {
 		if got := x.sum(name, llm); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	oldest, ok := x.metric(figures.QueueOldest).Data.(metricdata.Gauge[float64])
+	oldest, ok := x.metric(metrics.QueueOldest).Data.(metricdata.Gauge[float64])
 	if !ok || len(oldest.DataPoints) != 1 || oldest.DataPoints[0].Value != 1.5 {
 		t.Errorf("oldest: %+v", oldest)
 	}
-	if up, ok := x.metric(figures.EngineUp).Data.(metricdata.Gauge[float64]); !ok || len(up.DataPoints) != 1 || up.DataPoints[0].Value != 1 || up.DataPoints[0].Attributes.Len() != 0 {
+	if up, ok := x.metric(metrics.EngineUp).Data.(metricdata.Gauge[float64]); !ok || len(up.DataPoints) != 1 || up.DataPoints[0].Value != 1 || up.DataPoints[0].Attributes.Len() != 0 {
 		t.Errorf("up: %+v", up)
 	}
-	if err := registration.Unregister(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, registration.Unregister())
 }
 
 func TestSpans(t *testing.T) {
@@ -267,9 +281,7 @@ func TestSpansOfRequests(t *testing.T) {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	group, err := each.New(e, "tenants", 1, &each.Options{Semaphore: sema.Options{Observer: x.telemetry.Observer()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = group.Close() }()
 	h := &semahttp.Handler{
 		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -301,7 +313,7 @@ func TestSpansOfRequests(t *testing.T) {
 	if len(spans) != 4 || !wait.Parent().Equal(request.SpanContext()) || !hold.Parent().Equal(request.SpanContext()) || !spans["work"].Parent().Equal(hold.SpanContext()) {
 		t.Errorf("spans: %v", spans)
 	}
-	if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(figures.LabelName, "tenants/acme")) {
+	if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, "tenants/acme")) {
 		t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 	}
 }
@@ -312,14 +324,10 @@ func TestSpansOfATryForAKey(t *testing.T) {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	group, err := each.New(e, "tenants", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = group.Close() }()
 	p, err := x.telemetry.AcquireEach(t.Context(), group, "acme", sema.WaitAtMost(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := x.telemetry.AcquireEach(t.Context(), group, "acme", sema.WaitAtMost(0)); !errors.Is(err, sema.ErrBusy) {
 		t.Error(err)
 	}
@@ -344,12 +352,8 @@ func TestSpanOfALostPermit(t *testing.T) {
 		x := newSDK(t)
 		s := x.semaphore(1)
 		p, err := x.telemetry.Acquire(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := x.operator.Revoke(t.Context(), p.ID()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, x.operator.Revoke(t.Context(), p.ID()))
 		<-p.Context(t.Context()).Done()
 		for range 2 { // releasing twice ends the span once
 			if err := p.Release(); err == nil {

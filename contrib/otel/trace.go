@@ -2,7 +2,8 @@ package otelsema
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"fmt"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,10 +12,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine"
-	"sema/internal/class"
-	"sema/internal/figures"
-	"sema/internal/hooks"
+	"sema/metrics"
 )
 
 // The names of the spans.
@@ -58,21 +56,21 @@ func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string,
 func (t *Telemetry) acquire(ctx context.Context, name string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
 	var about []attribute.KeyValue
 	if name != "" {
-		about = append(about, attribute.String(figures.LabelName, name))
+		about = append(about, attribute.String(metrics.LabelName, name))
 	}
-	if key := engine.Key(hooks.Key(slices.Clone(options))); key != "" {
+	if key := sema.ReadOptions(options...).Key; key != "" {
 		about = append(about, attribute.String(AttributeKey, key.String()))
 	}
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, trace.WithAttributes(about...))
 	p, err := take(waiting, options...)
-	wait.SetAttributes(attribute.String(AttributeResult, figures.ResultOf(err)))
+	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
 	if err != nil {
 		wait.SetStatus(codes.Error, err.Error())
 		wait.End()
 		return nil, err
 	}
 	if name == "" {
-		about = append(about, attribute.String(figures.LabelName, p.Name()))
+		about = append(about, attribute.String(metrics.LabelName, p.Name()))
 	}
 	about = append(about, attribute.Int(AttributeWeight, p.Weight()))
 	wait.SetAttributes(about...)
@@ -118,5 +116,12 @@ func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Co
 	}
 	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
 	err = f(p.Context(ctx))
-	return class.Join(p.Err(), err)
+	switch lost := p.Err(); {
+	case lost == nil || errors.Is(err, lost):
+		return err
+	case err == nil:
+		return lost
+	default:
+		return fmt.Errorf("%w; %w", lost, err)
+	}
 }

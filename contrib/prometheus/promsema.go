@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -41,7 +40,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func convert(f figures.Family, s figures.Series) prometheus.Metric {
+func convert(f metrics.Family, s metrics.Series) prometheus.Metric {
 	var names, values []string
 	for _, l := range s.Labels {
 		names, values = append(names, l.PrometheusName()), append(values, l.Value)
@@ -50,14 +49,14 @@ func convert(f figures.Family, s figures.Series) prometheus.Metric {
 	var made prometheus.Metric
 	var err error
 	switch f.Kind {
-	case figures.Histogram:
+	case metrics.Histogram:
 		buckets, sum := map[float64]uint64{}, uint64(0)
 		for i, bound := range s.Spread.Bounds {
 			sum += s.Spread.Counts[i]
 			buckets[bound] = sum
 		}
 		made, err = prometheus.NewConstHistogram(desc, s.Spread.Count(), s.Spread.Sum, buckets, values...)
-	case figures.Counter:
+	case metrics.Counter:
 		made, err = prometheus.NewConstMetric(desc, prometheus.CounterValue, s.Value, values...)
 	default:
 		made, err = prometheus.NewConstMetric(desc, prometheus.GaugeValue, s.Value, values...)

@@ -19,7 +19,6 @@ import (
 	"sema"
 	"sema/contrib/prometheus"
 	"sema/engines/memengine"
-	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -43,15 +42,15 @@ func busy(t *testing.T) *metrics.Recorder {
 }
 
 // source is one as a metrics.Watch is one.
-type source []figures.Family
+type source []metrics.Family
 
-func (s source) Families(context.Context) []figures.Family { return s }
+func (s source) Families(context.Context) []metrics.Family { return s }
 
 func gauges() source {
 	var all source
-	for i, name := range []string{figures.Limit, figures.LeasesActive, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.PoolLimit, figures.PoolUsed, figures.PoolWaiting} {
-		f := figures.Of(name, nil)
-		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
+	for i, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting} {
+		f := metrics.Of(name, nil)
+		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
 		all = append(all, f)
 	}
 	return all
@@ -123,9 +122,9 @@ func TestNamesFollowThePractice(t *testing.T) {
 
 // badLabels has a label twice.
 func badLabels() source {
-	f := figures.Of(figures.Limit, nil)
-	l := figures.Label{Name: figures.LabelName, Value: "llm"}
-	f.Series = []figures.Series{{Labels: []figures.Label{l, l}}}
+	f := metrics.Of(metrics.Limit, nil)
+	l := metrics.Label{Name: metrics.LabelName, Value: "llm"}
+	f.Series = []metrics.Series{{Labels: []metrics.Label{l, l}}}
 	return source{f}
 }
 

@@ -1,7 +1,4 @@
-// Package figures has the types that sources of metrics and their readers share: the names of
-// metrics and labels, and their values at one moment. Package metrics, package server and the modules for
-// Prometheus and OpenTelemetry use it.
-package figures
+package metrics
 
 import (
 	"slices"
@@ -26,7 +23,7 @@ const (
 	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
 	LeaseDuration   = "sema.lease.duration"   // histogram: from the permit to its end; this process's
 	Acquires        = "sema.acquires"         // counter by result: see [ResultOf]; this process's
-	LeasesLost      = "sema.leases.lost"      // counter by reason: see [ReasonOf]; this process's
+	LeasesLost      = "sema.leases.lost"      // counter by reason: permits that were not released; this process's
 )
 
 // The labels.
@@ -89,21 +86,21 @@ func DefaultBounds() []float64 {
 	return []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 }
 
-// NewSpread is a Spread of no values.
-func NewSpread(bounds []float64) Spread {
+// newSpread is a Spread of no values.
+func newSpread(bounds []float64) Spread {
 	return Spread{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
 }
 
-// Add counts a duration; one below 0 counts as 0.
-func (s *Spread) Add(d time.Duration) {
+// add counts a duration; one below 0 counts as 0.
+func (s *Spread) add(d time.Duration) {
 	seconds := max(0, d).Seconds()
 	at, _ := slices.BinarySearch(s.Bounds, seconds)
 	s.Counts[at]++
 	s.Sum += seconds
 }
 
-// Clone is a copy that shares the bounds.
-func (s Spread) Clone() Spread {
+// clone is a copy that shares the bounds.
+func (s Spread) clone() Spread {
 	s.Counts = slices.Clone(s.Counts)
 	return s
 }
@@ -143,7 +140,7 @@ var about = []Family{
 	{Name: LeasesLost, Unit: "{permit}", Kind: Counter, Help: "Permits of this process that ended otherwise than by a release."},
 }
 
-// All are the metrics without series, in the order they are shown.
+// All are the metrics of semaphores without series, in the order they are shown.
 func All() []Family { return slices.Clone(about) }
 
 // Of is the metric of that name, with these series. Without such a metric its Name is "".

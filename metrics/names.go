@@ -1,4 +1,4 @@
-package figures
+package metrics
 
 import (
 	"cmp"
@@ -15,34 +15,34 @@ const (
 	// ceiling.
 	Other = "_other"
 
-	// DefaultNames is the ceiling of a source that was given none.
-	DefaultNames = 200
+	// defaultNames is the ceiling of a source that was given none.
+	defaultNames = 200
 
-	// MaxNames is the largest ceiling.
-	MaxNames = 100_000
+	// maxNames is the largest ceiling.
+	maxNames = 100_000
 )
 
 // Names gives semaphores their value of the label sema.name, and bounds how
 // many there are. The first to come have a value of their own, and keep it; all
 // others share [Other]. A watch of the engine sees all of them, and chooses by another
-// rule: see [Names.Choose]. It is safe for concurrent use.
+// rule: see choose. It is safe for concurrent use.
 type Names struct {
 	most int
 	name func(string) string
 
 	mu    sync.Mutex
-	taken map[string]time.Time // when something was last held or waited for, if Choose was told
+	taken map[string]time.Time // when something was last held or waited for, if choose was told
 }
 
 // NewNames returns Names with at most so many values beside Other, 1 …
-// MaxNames; 0 means DefaultNames. group turns a semaphore's name into the
+// maxNames; 0 means defaultNames. group turns a semaphore's name into the
 // label's value: so semaphores of many tenants can share one series. nil leaves
 // names unchanged. The error is an *engine.ArgumentError.
 func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 	if most == 0 {
-		most = DefaultNames
+		most = defaultNames
 	}
-	if err := engine.ValidateRange("metrics", "ceiling of names", most, 1, MaxNames); err != nil {
+	if err := engine.ValidateRange("metrics", "ceiling of names", most, 1, maxNames); err != nil {
 		return nil, err
 	}
 	return &Names{most: most, name: group, taken: map[string]time.Time{}}, nil
@@ -50,7 +50,7 @@ func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 
 // Of is the label's value for a semaphore. It is valid UTF-8.
 func (n *Names) Of(semaphore string) string {
-	label := n.Label(semaphore)
+	label := n.label(semaphore)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.taken[label]; ok {
@@ -63,8 +63,8 @@ func (n *Names) Of(semaphore string) string {
 	return label
 }
 
-// Label is the value for a semaphore if there is no bound.
-func (n *Names) Label(semaphore string) string {
+// label is the value for a semaphore if there is no bound.
+func (n *Names) label(semaphore string) string {
 	if n.name == nil {
 		return semaphore
 	}
@@ -74,16 +74,16 @@ func (n *Names) Label(semaphore string) string {
 // keepPlace is how long an idle label keeps its place from a busy one.
 const keepPlace = 10 * time.Minute
 
-// Demand is what is going on under a label.
-type Demand struct{ Waiting, Used int }
+// demand is what is going on under a label.
+type demand struct{ Waiting, Used int }
 
-func (d Demand) busy() bool { return d != Demand{} }
+func (d demand) busy() bool { return d != demand{} }
 
-// Choose gives places to labels, of all that there are, and reports which have one.
+// choose gives places to labels, of all that there are, and reports which have one.
 // A label keeps its place while something is held or waited for, and for keepPlace
 // longer. What is free goes to labels with the most waiting callers, then with the
 // most weight held, then by name; an idle one makes room for a busy one.
-func (n *Names) Choose(now time.Time, all map[string]Demand) (taken map[string]bool) {
+func (n *Names) choose(now time.Time, all map[string]demand) (taken map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var idle, rest []string

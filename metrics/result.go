@@ -1,4 +1,4 @@
-package figures
+package metrics
 
 import (
 	"context"
@@ -42,19 +42,19 @@ func ResultOf(err error) string {
 // Acquired is the label "result" of an acquisition that succeeded.
 const Acquired = "acquired"
 
-// Results are all that ResultOf returns.
-var Results = [...]string{Acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout"}
+// results are all that ResultOf returns.
+var results = [...]string{Acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout"}
 
-// Abandoned is the label "reason" of a permit that the program forgot to
+// abandoned is the label "reason" of a permit that the program forgot to
 // release.
-const Abandoned = "abandoned"
+const abandoned = "abandoned"
 
-// ReasonOf is the label "reason" of a permit that was lost with err:
+// reasonOf is the label "reason" of a permit that was lost with err:
 //
 //	revoked        an operator wanted it back
 //	held_too_long  it was held longer than Options.MaxHold
 //	expired        all else: it was not renewed in time, or was not there any more
-func ReasonOf(err error) string {
+func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, sema.ErrRevoked):
 		return "revoked"
@@ -64,17 +64,18 @@ func ReasonOf(err error) string {
 	return "expired"
 }
 
-// Reasons are all that ReasonOf returns, and Abandoned.
-var Reasons = [...]string{Abandoned, "expired", "held_too_long", "revoked"}
+// reasons are all that reasonOf returns, and abandoned.
+var reasons = [...]string{abandoned, "expired", "held_too_long", "revoked"}
 
-// Observer tells acquired the result of each acquisition, and ended the reason for which each
-// permit was lost, "" after a release. waited is 0 without a permit.
+// Observer is for sema.Options, and for those who count elsewhere than in a Recorder. It tells acquired
+// the result of each acquisition, see ResultOf, and how long it waited, 0 without a permit; and ended
+// the reason for which each permit ended, "" after a release, and how long it was held.
 func Observer(acquired func(semaphore, result string, waited time.Duration), ended func(semaphore, reason string, held time.Duration)) sema.Observer {
 	return sema.Observer{
 		Acquired:  func(e sema.Event) { acquired(e.Semaphore, Acquired, e.Waited) },
 		Failed:    func(e sema.Event) { acquired(e.Semaphore, ResultOf(e.Err), 0) },
 		Released:  func(e sema.Event) { ended(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Event) { ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Event) { ended(e.Semaphore, Abandoned, e.Held) },
+		Lost:      func(e sema.Event) { ended(e.Semaphore, reasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { ended(e.Semaphore, abandoned, e.Held) },
 	}
 }
