@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ import (
 type Adapt struct {
 	// Min and Max are the range of the limit, 1 … MaxLimit. Min is no less than the
 	// heaviest weight that anybody acquires: beyond the limit that fails with a
-	// *WeightError. Both 0: this process only reports, and others decide: see package sema/adapt.
+	// *WeightError. Both 0: this process only reports, and others decide: see Semaphore.Decide.
 	Min, Max int
 
 	// Slow is how long a hold may last before it counts as gone badly, without
@@ -181,6 +182,24 @@ func (a *adapting) close(ctx context.Context) (ended func()) {
 		l.Unlock()
 	}
 	return a.all.Wait
+}
+
+// Decide finds the limit by Options.Adapt until ctx ends, and returns ctx's error. It is for a
+// process that never acquires, beside holders that only report: the first Acquire begins the same in
+// the background. Of several processes that decide, one at a time does. Decide does not make a
+// semaphore: that begins with its holders. It fails with an *ArgumentError without a range of the
+// limit, and with ErrClosed after Close.
+func (s *Semaphore) Decide(ctx context.Context) error {
+	s.made()
+	a := s.adapt
+	if a == nil || a.leader == nil {
+		return &ArgumentError{What: "range of the limit", Want: "Options.Adapt with Min and Max"}
+	}
+	within, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(a.ctx, end)()
+	a.decide(within)
+	return cmp.Or(ctx.Err(), named(ErrClosed, s.name))
 }
 
 // decide decides about the limit while this process is the one that does, until ctx ends.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sema"
-	"sema/adapt"
 	"sema/engine"
 	"sema/engines/memengine"
 	finder "sema/internal/adapt"
@@ -157,7 +156,7 @@ func TestAdaptLeavesOperatorsTheirLimit(t *testing.T) {
 
 // Holders that only report have their limit from somebody else; and when that ends,
 // from the next.
-func TestControl(t *testing.T) {
+func TestDecide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -170,11 +169,12 @@ func TestControl(t *testing.T) {
 		var changes int
 		for range 2 {
 			within, end := context.WithTimeout(ctx, time.Minute)
-			err := adapt.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Event) { changes++ })
+			s, err := sema.New(e, "vendor", 2, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{LimitChanged: func(sema.Event) { changes++ }}})
+			expect.OK(t, err)
+			expect.Is(t, s.Decide(within), context.DeadlineExceeded)
 			end()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatal(err)
-			}
+			expect.OK(t, s.Close())
+			expect.Is(t, s.Decide(ctx), sema.ErrClosed)
 			if st, _ := all[1].State(ctx); st.Limit < 17 || st.Limit > 23 {
 				t.Errorf("the limit is %d, want about 20", st.Limit)
 			}
@@ -225,10 +225,13 @@ func TestAdaptRefuses(t *testing.T) {
 	if _, err := sema.New(e, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}, OnConflict: sema.LimitStrict}); !errors.As(err, &wrong) {
 		t.Error(err)
 	}
-	for name, a := range map[string]sema.Adapt{"x": {}, "": {Min: 2, Max: 20}} {
-		if err := adapt.Control(context.Background(), e, name, a, nil); !errors.As(err, &wrong) {
-			t.Errorf("Control of %q, %+v: %v", name, a, err)
+	for _, o := range []sema.Options{{}, {Adapt: &sema.Adapt{}}} {
+		s, err := sema.New(e, "x", 10, &o)
+		expect.OK(t, err)
+		if err := s.Decide(t.Context()); !errors.As(err, &wrong) {
+			t.Errorf("Decide with %+v: %v", o.Adapt, err)
 		}
+		expect.OK(t, s.Close())
 	}
 	if got := fmt.Sprint(wrong); got == "" {
 		t.Error("nothing is said")

@@ -35,3 +35,23 @@ func ExampleAdapt() {
 	fmt.Println(permit.Release())
 	// Output: <nil>
 }
+
+// One program decides about the limit for a fleet whose processes only report: those
+// have an Adapt without a range.
+func ExampleSemaphore_Decide() {
+	sem, err := sema.New(memengine.New(), "vendor", 2, &sema.Options{
+		Adapt: &sema.Adapt{Min: 2, Max: 200},
+		Observer: sema.Observer{LimitChanged: func(e sema.Event) {
+			fmt.Printf("%s: limit %d, was %d: %s\n", e.Semaphore, e.Limit, e.From, e.Why)
+		}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer stop() // a program that serves goes on until it ends
+	fmt.Println(sem.Decide(ctx))
+	// Output: context deadline exceeded
+}

@@ -147,3 +147,26 @@ func Example_optionsOfOneCall() {
 	// sema: no permit available: "api"
 	// <nil>
 }
+
+// A function that passes options on, and logs whose permit it takes; and one that asks whether a
+// Semaphore can be closed.
+func ExampleReadOptions() {
+	sem, err := sema.New(memengine.New(), "api", 5, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	do := func(options ...sema.AcquireOption) {
+		asked := sema.ReadOptions(options...)
+		fmt.Println(asked.Key, asked.Wait, sem.Do(context.Background(), func(context.Context) error {
+			_, unused := sem.Unused()
+			fmt.Println("unused:", unused)
+			return nil
+		}, options...))
+	}
+	do(sema.For("acme", "alice"), sema.WaitAtMost(time.Second))
+	// Output:
+	// unused: false
+	// acme/alice 1s <nil>
+}

@@ -1,10 +1,14 @@
 package sema_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"sema/internal/fixture/expect"
 )
 
 // What may import what. Imports point one way: cmd → cli → engines → sema →
@@ -19,10 +23,8 @@ var importRules = []struct {
 	{"sema/internal/class", nil, "errors know nobody"},
 	{"sema/engine", []string{"sema/internal/class"}, "what all engines show costs its readers nothing"},
 	{"sema/internal/protocol", []string{"sema/engine", "sema/internal/enum"}, "what both sides say knows neither side"},
-	{"sema", []string{"sema/engine", "sema/internal/adapt", "sema/internal/class", "sema/internal/client", "sema/internal/enum", "sema/internal/hooks", "sema/internal/loop", "sema/internal/once", "sema/internal/protocol"}, "the root costs its users nothing"},
-	{"sema/internal/hooks", nil, "both sides import it"},
-	{"sema/each", []string{"sema", "sema/engine", "sema/internal/hooks"}, "many semaphores cost no more than one"},
-	{"sema/adapt", []string{"sema", "sema/engine", "sema/internal/hooks"}, "who decides about a limit needs no permit"},
+	{"sema", []string{"sema/engine", "sema/internal/adapt", "sema/internal/class", "sema/internal/client", "sema/internal/enum", "sema/internal/loop", "sema/internal/once", "sema/internal/protocol"}, "the root costs its users nothing"},
+	{"sema/each", []string{"sema", "sema/engine"}, "many semaphores cost no more than one"},
 	{"sema/internal/loop", []string{"sema/engine", "sema/internal/client", "sema/internal/protocol"}, "it drives a machine, over any engine"},
 	{"sema/internal/client", []string{"sema/engine", "sema/internal/enum", "sema/internal/protocol"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/pack", []string{"sema/engine"}, "bytes of what engines keep"},
@@ -36,27 +38,23 @@ var importRules = []struct {
 	{"sema/internal/wire", []string{"sema/engine", "sema/internal/protocol"}, "bytes of what both sides say"},
 	{"sema/access", []string{"sema/engine"}, "plain types"},
 	{"sema/internal/rights", []string{"sema", "sema/access"}, "whoever shows or serves semaphores says the same of rights"},
-	{"sema/server", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/client", "sema/internal/figures", "sema/internal/loop", "sema/internal/once", "sema/internal/view", "sema/internal/wire", "sema/watch", "sema/internal/protocol"}, "it serves any engine, and knows of none"},
-	{"sema/internal/gate", []string{"sema", "sema/each", "sema/engine"}, "it admits requests and calls of whatever kind, by any engine"},
-	{"sema/outage", []string{"sema/internal/gate"}, "a policy is a value"},
-	{"sema/semahttp", []string{"sema", "sema/each", "sema/engine", "sema/internal/gate", "sema/internal/hooks", "sema/internal/once", "sema/outage"}, "it limits requests by any engine, and so needs none"},
+	{"sema/server", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/client", "sema/internal/loop", "sema/internal/once", "sema/internal/view", "sema/internal/wire", "sema/metrics", "sema/watch", "sema/internal/protocol"}, "it serves any engine, and knows of none"},
+	{"sema/admit", []string{"sema", "sema/each", "sema/engine", "sema/internal/class"}, "it admits requests, calls and jobs of whatever kind, by any engine"},
+	{"sema/semahttp", []string{"sema", "sema/admit", "sema/each", "sema/engine", "sema/internal/once"}, "it limits requests by any engine, and so needs none"},
 	{"sema/enginetest", []string{"sema", "sema/engine", "sema/internal/fixture/child", "sema/internal/fixture/expect", "sema/internal/fixture/history", "sema/internal/fixture/stall", "sema/internal/protocol", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine", "sema/internal/protocol"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/internal/history", []string{"sema/access", "sema/engine", "sema/watch"}, "it keeps what a watch sees, over any engine"},
 	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/history", "sema/internal/once", "sema/watch", "sema/internal/view", "sema/internal/protocol"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
 	{"sema/internal/view", []string{"sema/engine", "sema/watch"}, "one JSON, and the same words, for all who show a semaphore"},
-	{"sema/internal/jobs", []string{"sema", "sema/each", "sema/engine", "sema/internal/class"}, "what limiters of job queues share knows no job queue"},
 	{"sema/sematest", []string{"sema", "sema/engine", "sema/internal/once", "sema/engines/memengine", "sema/internal/protocol"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/once", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors and the subscriptions"},
-	{"sema/internal/figures", []string{"sema", "sema/engine"}, "who counts and who collects agree on names, and know no client library"},
-	{"sema/metrics", []string{"sema", "sema/engine", "sema/internal/figures", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},
+	{"sema/metrics", []string{"sema", "sema/engine", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/redissub", []string{"sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "one listener for all who wait at a Redis"},
 	{"sema/internal/adapt", []string{"sema/engine", "sema/internal/protocol"}, "it knows no lock and no engine"},
 	{"sema/internal/fixture/local", []string{"sema/internal/fixture/child", "github.com/redis/go-redis/v9"}, "servers for examples and tests know no semaphore"},
-	{"sema/internal/fixture/atonce", []string{"sema/internal/fixture/history"}, "it counts, and knows no semaphore"},
 	{"sema/internal/fixture/redistest", []string{"sema/internal/fixture/child", "github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
 	{"sema/internal/fixture/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
 	{"sema/internal/fixture/child", []string{"sema/internal/fixture/expect"}, "processes are anybody's"},
@@ -78,13 +76,9 @@ func TestImportsPointOneWay(t *testing.T) {
 		}
 		out = append(out, list...)
 	}
-	module, err := exec.Command("go", "list", "-m").Output()
-	if err != nil {
-		t.Fatalf("go list -m: %v", err)
-	}
 	// A package is called sema or sema/... here, wherever the module is at home.
 	const home = "sema/"
-	at := strings.TrimSpace(string(module))
+	at := module(t)
 	called := func(path string) string {
 		if below, ok := strings.CutPrefix(path+"/", at+"/"); ok {
 			path = strings.TrimSuffix(home+below, "/")
@@ -124,5 +118,83 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: what tests are made of is no part of the product", name, imported)
 			}
 		}
+	}
+}
+
+// module is the path of this module, wherever it is at home.
+func module(t *testing.T) string {
+	t.Helper()
+	path, err := exec.Command("go", "list", "-m").Output()
+	expect.OK(t, err)
+	return strings.TrimSpace(string(path))
+}
+
+// Programs of users have a release of a module below contrib beside another release of this one. So the
+// modules and their tests import nothing that is internal here, and a program outside of this repository
+// compiles with no more than what their go.mod files name.
+func TestContribNeedsWhatIsPublic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs")
+	}
+	root, err := os.Getwd()
+	expect.OK(t, err)
+	at := module(t)
+	run := func(dir string, words ...string) string {
+		t.Helper()
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Dir = dir
+		said, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v in %s: %v\n%s", words, dir, err, said)
+		}
+		return string(said)
+	}
+	uses := map[string]string{
+		"asynq":      "used.New(used.Limit{Semaphore: sem})",
+		"grpc":       "used.New(used.Limit{Semaphore: sem, Outage: admit.Local(5, 1)})",
+		"otel":       "used.New(nil)",
+		"prometheus": "used.Collector(metrics.Process()), 0",
+		"river":      "used.New(used.Limit{Semaphore: sem})",
+	}
+	replaced := "replace " + at + " => " + root + "\n"
+	for name := range uses {
+		replaced += "replace " + at + "/contrib/" + name + " => " + filepath.Join(root, "contrib", name) + "\n"
+	}
+	modules, err := filepath.Glob("contrib/*/go.mod")
+	expect.OK(t, err)
+	if len(modules) != len(uses) {
+		t.Errorf("%d modules below contrib, and %d programs", len(modules), len(uses))
+	}
+	for name, use := range uses {
+		dir, path := filepath.Join(root, "contrib", name), at+"/contrib/"+name
+		for _, imported := range strings.Fields(run(dir, "go", "list", "-f", `{{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...")) {
+			if strings.HasPrefix(imported, at+"/") && strings.Contains(imported, "/internal/") {
+				t.Errorf("%s imports %s", path, imported)
+			}
+		}
+		user := t.TempDir()
+		sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+		expect.OK(t, err)
+		expect.OK(t, os.WriteFile(filepath.Join(user, "go.sum"), sums, 0o666))
+		expect.OK(t, os.WriteFile(filepath.Join(user, "go.mod"), []byte("module example.org/user\n\ngo 1.26.0\n\nrequire "+at+" v0.0.0\nrequire "+path+" v0.0.0\n"+replaced), 0o666))
+		expect.OK(t, os.WriteFile(filepath.Join(user, "main.go"), []byte(strings.ReplaceAll(`package main
+
+import (
+	"sema"
+	"sema/admit"
+	"sema/engines/memengine"
+	"sema/metrics"
+	used "sema/contrib/`+name+`"
+)
+
+var _, _ = admit.Open, metrics.Process
+
+func main() {
+	sem, _ := sema.New(memengine.New(), "x", 1, nil)
+	_, _ = `+use+`
+	_ = sem.Close()
+}
+`, `"sema`, `"`+at)), 0o666))
+		run(user, "go", "build", "-mod=mod", "-o", os.DevNull, ".")
 	}
 }

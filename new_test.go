@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"sema"
-	"sema/adapt"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
 )
@@ -51,7 +50,6 @@ func TestAnEngineThatIsNone(t *testing.T) {
 		for what, try := range map[string]func() error{
 			"New":     func() error { _, err := sema.New(e, "x", 1, nil); return err },
 			"Operate": func() error { _, err := sema.Operate(e, "x"); return err },
-			"Control": func() error { return adapt.Control(t.Context(), e, "x", sema.Adapt{Min: 1, Max: 2}, nil) },
 		} {
 			var refused *sema.ArgumentError
 			if err := try(); !errors.As(err, &refused) || refused.What != "engine" || refused.Value != nil {

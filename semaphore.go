@@ -454,8 +454,9 @@ func (s *Semaphore) close(ctx context.Context) error {
 	})
 }
 
-// unused reports whether nobody waits for a permit, or has one, and since how long.
-func (s *Semaphore) unused() (long time.Duration, unused bool) {
+// Unused reports whether nobody in this process waits for a permit, or has one, and for how long.
+func (s *Semaphore) Unused() (long time.Duration, unused bool) {
+	s.made()
 	l := &s.loop
 	l.Lock()
 	defer l.Unlock()

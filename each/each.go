@@ -110,34 +110,34 @@ func New(e sema.Engine, prefix string, limit int, options *Options) (*Group, err
 // closed, it waits for one of them as long as it waits for an engine that does not answer, and
 // fails with sema.ErrEngine.
 func (g *Group) Acquire(ctx context.Context, name string, options ...sema.AcquireOption) (*sema.Permit, error) {
-	h, waited, err := g.use(ctx, name, options)
+	h, rest, err := g.use(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
 	defer g.done(h)
-	return h.sem.Acquire(ctx, rest(options, waited)...)
+	return h.sem.Acquire(ctx, rest...)
 }
 
 // TryAcquire takes a permit of the name if one is free now, as sema.Semaphore.TryAcquire does,
 // and fails with sema.ErrBusy otherwise. It fails like Acquire if too many names are in use.
 func (g *Group) TryAcquire(ctx context.Context, name string, options ...sema.AcquireOption) (*sema.Permit, error) {
-	h, waited, err := g.use(ctx, name, options)
+	h, rest, err := g.use(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
 	defer g.done(h)
-	return h.sem.TryAcquire(ctx, rest(options, waited)...)
+	return h.sem.TryAcquire(ctx, rest...)
 }
 
 // Do runs f while holding a permit of the name, as sema.Semaphore.Do does. It fails like Acquire,
 // and returns f's error as it is.
 func (g *Group) Do(ctx context.Context, name string, f func(context.Context) error, options ...sema.AcquireOption) error {
-	h, waited, err := g.use(ctx, name, options)
+	h, rest, err := g.use(ctx, name, options)
 	if err != nil {
 		return err
 	}
 	defer g.done(h)
-	return h.sem.Do(ctx, f, rest(options, waited)...)
+	return h.sem.Do(ctx, f, rest...)
 }
 
 // Close closes the Semaphores of all names at once: waits end with sema.ErrClosed, and permits

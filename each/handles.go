@@ -11,7 +11,6 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/hooks"
 )
 
 var errNoRoom = errors.New("too many others are being closed, and the engine does not answer")
@@ -33,16 +32,19 @@ func (g *Group) about(err error, name string) error {
 	return fmt.Errorf("%w: %q", err, g.prefix+separator+name)
 }
 
+// patience is how long an acquisition waits for an engine that says nothing.
+const patience = 3 * time.Second
+
 // use opens the Semaphore of a name, unless it is open. The Semaphore stays open until done, and
-// while anybody has a permit of it. waited is how long there was no room for it.
-func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (h *handle, waited time.Duration, err error) {
+// while anybody has a permit of it. rest is the options of the acquisition that follows: if there was no
+// room, with bounds that count from the beginning of the wait for it.
+func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (h *handle, rest []sema.AcquireOption, err error) {
 	h, room, err := g.tryUse(name)
 	if room == nil {
-		return h, 0, err
+		return h, options, err
 	}
-	began := time.Now()
-	// The clone keeps the caller's options on its stack.
-	within, cancel := context.WithTimeout(ctx, hooks.Patience(slices.Clone(options)))
+	began, asked := time.Now(), sema.ReadOptions(options...)
+	within, cancel := context.WithTimeout(ctx, min(patience, cmp.Or(asked.Answer, patience), cmp.Or(asked.Wait, patience)))
 	defer cancel()
 	for room != nil {
 		select {
@@ -51,20 +53,20 @@ func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOpti
 		case <-within.Done():
 			err := &engine.Error{Op: "open", Name: g.prefix + separator + name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom}
 			if ctx.Err() != nil {
-				return nil, 0, fmt.Errorf("%w: %w", err, ctx.Err())
+				return nil, nil, fmt.Errorf("%w: %w", err, ctx.Err())
 			}
-			return nil, 0, err
+			return nil, nil, err
 		}
 	}
-	return h, time.Since(began), err
-}
-
-// rest is the options of an acquisition that has waited already: its bounds hold from its beginning.
-func rest(options []sema.AcquireOption, waited time.Duration) []sema.AcquireOption {
-	if waited == 0 {
-		return options
+	waited := time.Since(began)
+	rest = slices.Clone(options)
+	if asked.Wait > 0 {
+		rest = append(rest, sema.WaitAtMost(max(1, asked.Wait-waited)))
 	}
-	return hooks.Rest(slices.Clone(options), waited).([]sema.AcquireOption)
+	if asked.Answer > 0 {
+		rest = append(rest, sema.AnswerWithin(max(1, asked.Answer-waited)))
+	}
+	return h, rest, err
 }
 
 // tryUse is use without waiting. If it returns a channel, try again when that is closed.
@@ -138,7 +140,7 @@ func (h *handle) unused() (long time.Duration, unused bool) {
 	if h.users > 0 {
 		return 0, false
 	}
-	return hooks.Unused(h.sem)
+	return h.sem.Unused()
 }
 
 // leave closes a Semaphore in the background. The lock is held.

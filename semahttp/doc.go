@@ -13,6 +13,6 @@
 // its handler has returned, or the connection that the handler took over is
 // closed. The request's context ends when the permit is lost.
 //
-// Package outage has the policies for requests while the engine of the semaphore
+// Package admit has the policies for requests while the engine of the semaphore
 // does not answer.
 package semahttp

@@ -15,7 +15,7 @@ import (
 	"sema/each"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/outage"
+	"sema/admit"
 	"sema/semahttp"
 )
 
@@ -186,7 +186,7 @@ var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context, ...sem
 
 // What happens while the engine does not answer is chosen, and told.
 func ExampleHandler_outage() {
-	for _, policy := range []outage.Policy{outage.Closed, outage.Local(2, 1), outage.Open.After(time.Second)} {
+	for _, policy := range []admit.Policy{admit.Closed, admit.Local(2, 1), admit.Open.After(time.Second)} {
 		app := &semahttp.Handler{
 			Next:   http.HandlerFunc(hello),
 			Limit:  func(*http.Request) semahttp.Limiter { return broken },
@@ -203,11 +203,11 @@ func ExampleHandler_outage() {
 		fmt.Println(w.Code)
 	}
 	// Output:
-	// outage.Closed, api: sema: acquire "api": connection refused; admitted false
+	// admit.Closed, api: sema: acquire "api": connection refused; admitted false
 	// 503
-	// outage.Local(2, 1), api: sema: acquire "api": connection refused; admitted true
+	// admit.Local(2, 1), api: sema: acquire "api": connection refused; admitted true
 	// 200
-	// outage.Open.After(1s), api: sema: acquire "api": connection refused; admitted true
+	// admit.Open.After(1s), api: sema: acquire "api": connection refused; admitted true
 	// 200
 }
 

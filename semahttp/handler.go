@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/internal/gate"
-	"sema/outage"
+	"sema/admit"
 )
 
 // Handler is an http.Handler that limits how many requests run in Next at once. A
@@ -62,9 +61,9 @@ type Handler struct {
 	// queue count, not callers behind them in other processes. Default: not told.
 	Position string
 
-	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
-	// Default outage.Closed.
-	Outage outage.Policy
+	// Outage says what happens when the engine does not answer: admit.Open, admit.Local.
+	// Default admit.Closed.
+	Outage admit.Policy
 
 	// Overloaded says which answers of Next show that it has too much to do, for a
 	// semaphore with sema.Options.Adapt. Default: 429, 503 and 504.
@@ -73,7 +72,7 @@ type Handler struct {
 	// Observer is told what no response and no error shows. Default: nobody.
 	Observer Observer
 
-	gate   gate.Gate
+	gate   admit.Gate
 	queues queues
 }
 
@@ -115,8 +114,8 @@ func (h *Handler) Check() error {
 }
 
 // check returns what requests are admitted under, and what the handler cannot serve with.
-func (h *Handler) check() (gate.Options, error) {
-	o := gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: gate.Policy(h.Outage)}
+func (h *Handler) check() (admit.Options, error) {
+	o := admit.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Outage: h.Outage}
 	switch {
 	case h.Limit == nil:
 		return o, errNoLimit

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"sema/internal/gate"
+	"sema/admit"
 )
 
 // response is the http.ResponseWriter of a request that is served. Its status marks the
@@ -66,7 +66,7 @@ func (o *response) as() http.ResponseWriter {
 // WriteHeader implements http.ResponseWriter.
 func (o *response) WriteHeader(status int) {
 	if o.bad(status) {
-		gate.Overloaded(o.pass.permit)
+		admit.Overloaded(o.pass.permit)
 	}
 	o.ResponseWriter.WriteHeader(status)
 }

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
 	"sema/engine"
-	"sema/internal/hooks"
 )
 
 // Limiter gives out permits under a name. [Of] and [OfEach] make one. The zero Limiter is for
 // a request that is not limited.
 type Limiter struct {
 	// Name says in errors and reports what is limited. Limiters of the same name
-	// share the places of one key; see outage.Local.
+	// share the places of one key; see admit.Local.
 	Name string
 
 	// Acquire waits for a permit, until ctx ends. On an error nothing is held. The options
@@ -44,8 +44,8 @@ func Of(s *sema.Semaphore, options ...sema.AcquireOption) Limiter {
 	if s == nil {
 		panic(invalid("semaphore", nil, "a semaphore, such as sema.New makes"))
 	}
-	own := slices.Clone(options)
-	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: engine.Key(hooks.Key(own)), headStart: hooks.HeadStart(own)}
+	asked := sema.ReadOptions(options...)
+	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, options), semaphore: s, key: asked.Key, headStart: asked.HeadStart}
 	if l.key != "" {
 		l.Name = l.key.String()
 	}
@@ -61,14 +61,14 @@ func OfEach(g *each.Group, name string, options ...sema.AcquireOption) Limiter {
 	acquire := func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 		return g.Acquire(ctx, name, options...)
 	}
-	return Limiter{Name: name, Acquire: permits(acquire, slices.Clone(options))}
+	return Limiter{Name: name, Acquire: permits(acquire, options)}
 }
 
-// permits is acquire with options before those of the call. own is nobody else's.
+// permits is acquire with options before those of the call.
 func permits(acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), own []sema.AcquireOption) func(context.Context, ...sema.AcquireOption) (Permit, error) {
-	own = slices.Clip(own) // calls at once must not share what append adds
+	own = slices.Clone(own) // the caller may change its own
 	return func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
-		p, err := acquire(ctx, append(own, options...)...)
+		p, err := acquire(ctx, slices.Concat(own, options)...)
 		if err != nil {
 			return nil, err
 		}
@@ -78,14 +78,10 @@ func permits(acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit,
 
 // Permit is what a request holds while it runs: a *sema.Permit, or one that is made of
 // some.
-type Permit interface {
-	Context(parent context.Context) context.Context
-	Err() error
-	Release() error
-}
+type Permit = admit.Permit
 
 // NoWait is for Handler.Wait and Transport.Wait: a request that finds nothing free is refused at once.
-const NoWait = time.Duration(-1)
+const NoWait = admit.NoWait
 
 // Host is the host that a request is for, in lower case, with the port unless
 // it is the scheme's own: "example.org", "example.org:8080", "[::1]:8080".

@@ -11,7 +11,7 @@ import (
 	"sema"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/outage"
+	"sema/admit"
 	"sema/semahttp"
 )
 
@@ -26,19 +26,19 @@ func TestValuesOutOfRange(t *testing.T) {
 		field  string // "": it is taken
 		limit  func(*http.Request) semahttp.Limiter
 		wait   time.Duration
-		outage outage.Policy
+		outage admit.Policy
 	}{
-		{"nothing", "Limit", nil, 0, outage.Closed},
-		{"the zero values", "", by(sem), 0, outage.Closed},
-		{"no limit", "", free, 0, outage.Closed},
-		{"a limiter with a name only", "Limiter.Acquire", nameless, 0, outage.Closed},
-		{"no wait", "", by(sem), semahttp.NoWait, outage.Closed},
-		{"a wait below none", "Wait", by(sem), -2, outage.Closed},
-		{"the longest wait", "", by(sem), math.MaxInt64, outage.Closed},
-		{"one place", "", by(sem), 0, outage.Local(1, 0)},
-		{"no place", "places", by(sem), 0, outage.Local(0, 0)},
-		{"more of a key than in all", "places per key", by(sem), 0, outage.Local(1, 2)},
-		{"a time below none", "time without an answer", by(sem), 0, outage.Open.After(-1)},
+		{"nothing", "Limit", nil, 0, admit.Closed},
+		{"the zero values", "", by(sem), 0, admit.Closed},
+		{"no limit", "", free, 0, admit.Closed},
+		{"a limiter with a name only", "Limiter.Acquire", nameless, 0, admit.Closed},
+		{"no wait", "", by(sem), semahttp.NoWait, admit.Closed},
+		{"a wait below none", "Wait", by(sem), -2, admit.Closed},
+		{"the longest wait", "", by(sem), math.MaxInt64, admit.Closed},
+		{"one place", "", by(sem), 0, admit.Local(1, 0)},
+		{"no place", "places", by(sem), 0, admit.Local(0, 0)},
+		{"more of a key than in all", "places per key", by(sem), 0, admit.Local(1, 2)},
+		{"a time below none", "time without an answer", by(sem), 0, admit.Open.After(-1)},
 	} {
 		ok := roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 204, Body: http.NoBody}, nil

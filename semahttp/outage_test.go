@@ -21,7 +21,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
-	"sema/outage"
+	"sema/admit"
 	"sema/semahttp"
 	"sema/sematest"
 )
@@ -65,7 +65,7 @@ func TestAnOutageLongerThanTheDefaultLeaseCancels(t *testing.T) {
 func cancels(t testing.TB, sem *sema.Semaphore, begin func()) {
 	gone := make(chan error, 1)
 	tr := transport(t, sem)
-	tr.Outage = outage.Open
+	tr.Outage = admit.Open
 	resp := get(t, tr, expect.Within(t), drip(t, make(chan struct{}), gone))
 	begin()
 	_, err := io.ReadAll(resp.Body)
@@ -112,12 +112,12 @@ func TestRedisStopsAndStarts(t *testing.T) {
 	const limit, crowdSize = 3, 12
 	for _, side := range []string{"Transport", "Handler"} {
 		for _, c := range []struct {
-			policy   outage.Policy
+			policy   admit.Policy
 			admitted int64 // while Redis is away
 		}{
-			{outage.Closed, 0},
-			{outage.Local(2, 0), 2},
-			{outage.Open, crowdSize},
+			{admit.Closed, 0},
+			{admit.Local(2, 0), 2},
+			{admit.Open, crowdSize},
 		} {
 			t.Run(side+" "+c.policy.String(), func(t *testing.T) {
 				t.Parallel()
@@ -178,7 +178,7 @@ func TestRedisStopsAndStarts(t *testing.T) {
 						expect.Until(t, "the upstream has its crowd", func() bool { return up.running.Load() == want })
 					}
 					failed := 0
-					if phase == "away" && c.policy == outage.Closed {
+					if phase == "away" && c.policy == admit.Closed {
 						expect.Until(t, "all fail", func() bool { return len(ends) == crowdSize })
 						failed = crowdSize
 					}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"sema/internal/gate"
+	"sema/admit"
 )
 
 // overloads are the answers of a server that has too much to do.
@@ -32,6 +32,6 @@ func (t *Transport) judge(p *pass, a *http.Response, err error) {
 		bad = overloadedResponse
 	}
 	if p.over() == nil && bad(a, err) {
-		gate.Overloaded(p.permit)
+		admit.Overloaded(p.permit)
 	}
 }

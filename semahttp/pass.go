@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 
 	"sema"
-	"sema/internal/gate"
+	"sema/admit"
 )
 
 // pass is what an admitted request holds: a permit, or what its policy gave it.
 type pass struct {
 	name   string // of the limiter
-	permit gate.Permit
+	permit admit.Permit
 	why    atomic.Pointer[limitError]
 }
 
 // enter waits until the request may run. The pass is nil if no limiter is for it.
-func enter(g *gate.Gate, r *http.Request, o gate.Options, limit func(*http.Request) Limiter, tell *Observer) (*pass, Limiter, error) {
+func enter(g *admit.Gate, r *http.Request, o admit.Options, limit func(*http.Request) Limiter, tell *Observer) (*pass, Limiter, error) {
 	l := limit(r)
 	switch {
 	case l.Acquire == nil && l.Name != "":
@@ -26,14 +26,12 @@ func enter(g *gate.Gate, r *http.Request, o gate.Options, limit func(*http.Reque
 	case l.Acquire == nil:
 		return nil, l, nil
 	}
-	p, err := g.Enter(r.Context(), o, gate.Asking{
-		Name: l.Name,
-		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
-			return l.Acquire(ctx, options...)
-		},
-		Failed: func(f gate.Failed) {
+	p, err := g.Enter(r.Context(), o, admit.Request{
+		Name:    l.Name,
+		Acquire: l.Acquire,
+		Failed: func(err error, admitted bool) {
 			if tell.EngineFailed != nil {
-				tell.EngineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted})
+				tell.EngineFailed(EngineFailed{r, l.Name, err, admitted})
 			}
 		},
 	})
@@ -63,5 +61,5 @@ func (p *pass) over() error {
 // soon is repeated in the background.
 func (p *pass) release() {
 	_ = p.over() // a permit that was released does not tell any more that it had been lost
-	gate.Release(p.permit)
+	admit.Release(p.permit)
 }

@@ -16,7 +16,7 @@ import (
 	"sema/each"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/outage"
+	"sema/admit"
 	"sema/semahttp"
 	"sema/sematest"
 )
@@ -127,7 +127,7 @@ func TestCheckFindsWhatEveryRequestFailsFor(t *testing.T) {
 		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Status: 500}).Check, "Status"},
 		{(&semahttp.Transport{Limit: limit}).Check, ""},
 		{(&semahttp.Transport{}).Check, "Limit"},
-		{(&semahttp.Transport{Limit: limit, Outage: outage.Local(0, 0)}).Check, "places"},
+		{(&semahttp.Transport{Limit: limit, Outage: admit.Local(0, 0)}).Check, "places"},
 	} {
 		err := c.check()
 		refused := &sema.ArgumentError{}

@@ -7,8 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"sema/internal/gate"
-	"sema/outage"
+	"sema/admit"
 )
 
 // Transport is an http.RoundTripper that limits how many requests run at once. A
@@ -41,9 +40,9 @@ type Transport struct {
 	// as its context lasts.
 	Wait time.Duration
 
-	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
-	// Default outage.Closed.
-	Outage outage.Policy
+	// Outage says what happens when the engine does not answer: admit.Open, admit.Local.
+	// Default admit.Closed.
+	Outage admit.Policy
 
 	// Overloaded says which responses and errors of Base show that the server has too much
 	// to do, for a semaphore with sema.Options.Adapt. It does not read the body. Default:
@@ -53,7 +52,7 @@ type Transport struct {
 	// Observer is told what no response and no error shows. Default: nobody.
 	Observer Observer
 
-	gate gate.Gate
+	gate admit.Gate
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -128,8 +127,8 @@ func (t *Transport) Check() error {
 }
 
 // check returns what requests are admitted under, and what the transport cannot send with.
-func (t *Transport) check() (gate.Options, error) {
-	o := gate.Options{Wait: t.Wait, Policy: gate.Policy(t.Outage)}
+func (t *Transport) check() (admit.Options, error) {
+	o := admit.Options{Wait: t.Wait, Outage: t.Outage}
 	if t.Limit == nil {
 		return o, errNoLimit
 	}

@@ -10,8 +10,7 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/redistest"
+	"sema/engines/redisengine"
 )
 
 // How many tasks a second three servers with ten workers each do, with a limiter
@@ -31,19 +30,19 @@ func BenchmarkThroughput(b *testing.B) {
 const servers = 3
 
 func throughput(b *testing.B, tasks int, work time.Duration, without, limit int, keep time.Duration) {
-	server := redistest.Start(b)
+	server := startRedis(b)
 	handle := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { time.Sleep(work); return nil })
 	// round is how long the tasks take.
 	round := func(start func(i int) *asynq.Server) time.Duration {
 		q := newQueue(b, server)
-		expect.OK(b, q.rdb.FlushAll(b.Context()).Err())
+		must(b, q.rdb.FlushAll(b.Context()).Err())
 		q.add(b, "a", tasks)
 		began := time.Now()
 		var all []*asynq.Server
 		for i := range servers {
 			all = append(all, start(i))
 		}
-		expect.Until(b, "all tasks are done", func() bool { return q.info(b, "default").Processed >= tasks })
+		until(b, "all tasks are done", func() bool { return q.info(b, "default").Processed >= tasks })
 		took := time.Since(began)
 		for _, s := range all {
 			s.Shutdown()
@@ -53,23 +52,26 @@ func throughput(b *testing.B, tasks int, work time.Duration, without, limit int,
 	var clients [servers]redis.UniversalClient
 	var limiters [servers]*semaasynq.Limiter
 	for i := range servers {
-		clients[i] = server.Client()
-		sem, err := sema.New(client(b, server, "worker"), "tasks", limit, &sema.Options{Caps: sema.Caps{limit}, Keep: keep})
-		expect.OK(b, err)
-		b.Cleanup(func() { expect.OK(b, sem.Close()) })
+		clients[i] = connect(b, server)
+		engine, err := redisengine.New(connect(b, server), nil)
+		must(b, err)
+		b.Cleanup(func() { must(b, engine.Close()) })
+		sem, err := sema.New(engine, "tasks", limit, &sema.Options{Caps: sema.Caps{limit}, Keep: keep})
+		must(b, err)
+		b.Cleanup(func() { must(b, sem.Close()) })
 		limiters[i], err = semaasynq.New(semaasynq.Limit{Semaphore: sem})
-		expect.OK(b, err)
+		must(b, err)
 	}
 	var bare, limited time.Duration
 	for b.Loop() {
 		bare += round(func(i int) *asynq.Server {
 			s := asynq.NewServerFromRedisClient(clients[i], quick(without))
-			expect.OK(b, s.Start(handle))
+			must(b, s.Start(handle))
 			return s
 		})
 		limited += round(func(i int) *asynq.Server {
 			s := limiters[i].NewServer(clients[i], quick(10))
-			expect.OK(b, s.Start(limiters[i].Middleware(handle)))
+			must(b, s.Start(limiters[i].Middleware(handle)))
 			return s
 		})
 	}

@@ -1,9 +1,13 @@
 package semaasynq_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,63 +15,102 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"sema"
 	"sema/contrib/asynq"
-	"sema/engines/redisengine"
-	"sema/internal/fixture/atonce"
-	"sema/internal/fixture/child"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/redistest"
 )
 
-func TestMain(m *testing.M) {
-	child.Role("worker", work)
-	child.Play()
-	goleak.VerifyTestMain(redistest.Settled(m))
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
-// worker is the job of a process.
-type worker struct {
-	Redis string
-	Label string
-	Sleep time.Duration // a task's work
+// patience bounds every wait of a test.
+const patience = time.Minute
+
+// until waits until something is so that no event tells.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			tb.Fatalf("%s: not so after %v", what, patience)
+		}
+	}
 }
 
-// caps are the limits that all processes have: so many tasks of each type, and in
-// all.
-const ofType, inAll = 2, 3
+// within is a context that ends after patience, and with the test.
+func within(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
 
-// work works on tasks until its parent has no more orders.
-func work(w worker) error {
-	rdb := redis.NewClient(&redis.Options{Addr: w.Redis, ContextTimeoutEnabled: true})
-	defer func() { _ = rdb.Close() }()
-	engine, err := redisengine.New(rdb, nil)
-	if err != nil {
-		return err
+// serve runs a program until the test ends, or this process does: then its standard input ends.
+func serve(tb testing.TB, program string, args ...string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs a server")
 	}
-	defer func() { _ = engine.Close() }()
-	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{Caps: sema.Caps{ofType}, Lease: 5 * time.Second, Label: w.Label})
-	if err != nil {
-		return err
+	path, err := exec.LookPath(program)
+	must(tb, err)
+	cmd := exec.Command("sh", append([]string{"-c", `"$@" >&2 & read x; kill -INT $!; wait $!`, "sh", path}, args...)...)
+	input, err := cmd.StdinPipe()
+	must(tb, err)
+	must(tb, cmd.Start())
+	tb.Cleanup(func() { _, _ = input.Close(), cmd.Wait() })
+}
+
+// startRedis starts a server that keeps nothing, and says where it is.
+func startRedis(tb testing.TB) *redis.Options {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "sema") // the path of a socket has to be short
+	must(tb, err)
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	o := &redis.Options{Network: "unix", Addr: filepath.Join(dir, "redis"), ContextTimeoutEnabled: true}
+	serve(tb, cmp.Or(os.Getenv("SEMA_REDIS_SERVER"), "redis-server"), "--port", "0", "--unixsocket", o.Addr, "--save", "", "--dir", dir)
+	rdb := connect(tb, o)
+	until(tb, "the server answers", func() bool { return rdb.Ping(tb.Context()).Err() == nil })
+	return o
+}
+
+// connect connects to a server until the test ends.
+func connect(tb testing.TB, o *redis.Options) *redis.Client {
+	rdb := redis.NewClient(o)
+	tb.Cleanup(func() { must(tb, rdb.Close()) })
+	return rdb
+}
+
+// atOnce counts what runs at once, of each kind and in all.
+type atOnce struct {
+	mu        sync.Mutex
+	now, most map[string]int // by kind; "" is all
+	done      map[string]bool
+}
+
+func newAtOnce() *atOnce {
+	return &atOnce{now: map[string]int{}, most: map[string]int{}, done: map[string]bool{}}
+}
+
+// work works on a job for a while.
+func (c *atOnce) work(kind, id string) {
+	c.count(kind, 1)
+	time.Sleep(5 * time.Millisecond)
+	c.count(kind, -1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[id] = true
+}
+
+func (c *atOnce) count(kind string, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range []string{kind, ""} {
+		c.now[k] += more
+		c.most[k] = max(c.most[k], c.now[k])
 	}
-	defer func() { _ = sem.Close() }()
-	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	handler := limiter.Middleware(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		atonce.Work(task.Type(), id, func() { time.Sleep(w.Sleep) })
-		return ctx.Err()
-	}))
-	server := limiter.NewServer(rdb, quick(10))
-	if err := server.Start(handler); err != nil {
-		return err
-	}
-	defer server.Shutdown()
-	fmt.Println("works")
-	_, _ = child.Order()
-	return nil
 }
 
 // quick is a config that looks for tasks often, and is silent.
@@ -101,8 +144,8 @@ type queue struct {
 	inspector *asynq.Inspector
 }
 
-func newQueue(tb testing.TB, server *redistest.Server) *queue {
-	rdb := server.Client()
+func newQueue(tb testing.TB, server *redis.Options) *queue {
+	rdb := connect(tb, server)
 	return &queue{rdb, asynq.NewClientFromRedisClient(rdb), asynq.NewInspectorFromRedisClient(rdb)}
 }
 
@@ -111,7 +154,7 @@ func (q *queue) add(tb testing.TB, kind string, n int, options ...asynq.Option) 
 	tb.Helper()
 	for range n {
 		_, err := q.client.EnqueueContext(tb.Context(), asynq.NewTask(kind, nil), options...)
-		expect.OK(tb, err)
+		must(tb, err)
 	}
 }
 
@@ -119,7 +162,7 @@ func (q *queue) add(tb testing.TB, kind string, n int, options ...asynq.Option) 
 func (q *queue) info(tb testing.TB, name string) *asynq.QueueInfo {
 	tb.Helper()
 	info, err := q.inspector.GetQueueInfo(name)
-	expect.OK(tb, err)
+	must(tb, err)
 	return info
 }
 
@@ -127,33 +170,16 @@ func (q *queue) info(tb testing.TB, name string) *asynq.QueueInfo {
 // or been archived.
 func (q *queue) allDone(tb testing.TB, name string, n int) {
 	tb.Helper()
-	expect.Until(tb, fmt.Sprintf("%d tasks are done", n), func() bool { return q.info(tb, name).Processed >= n })
+	until(tb, fmt.Sprintf("%d tasks are done", n), func() bool { return q.info(tb, name).Processed >= n })
 	if i := q.info(tb, name); i.Failed != 0 || i.Archived != 0 || i.Processed != n {
 		tb.Errorf("%+v: want %d processed, none failed or archived", i, n)
 	}
 }
 
-// client is a process's side of the tests that need one process only.
-func client(tb testing.TB, server *redistest.Server, label string) *redisengine.Engine {
-	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	engine, err := redisengine.New(rdb, nil)
-	expect.OK(tb, err)
-	tb.Cleanup(func() {
-		expect.OK(tb, engine.Close())
-		expect.OK(tb, rdb.Close())
-	})
-	return engine
-}
-
 // start starts a server, which works on tasks until the test ends.
-func start(tb testing.TB, server *redistest.Server, limiter *semaasynq.Limiter, config asynq.Config, work asynq.HandlerFunc) {
+func start(tb testing.TB, server *redis.Options, limiter *semaasynq.Limiter, config asynq.Config, work asynq.HandlerFunc) {
 	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	s := limiter.NewServer(rdb, config)
-	expect.OK(tb, s.Start(limiter.Middleware(work)))
-	tb.Cleanup(func() {
-		s.Shutdown()
-		expect.OK(tb, rdb.Close())
-	})
+	s := limiter.NewServer(connect(tb, server), config)
+	must(tb, s.Start(limiter.Middleware(work)))
+	tb.Cleanup(s.Shutdown)
 }

@@ -31,8 +31,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
-	"sema/internal/jobs"
 )
 
 // Limit says which tasks share which semaphore. The zero value of each field is
@@ -71,14 +71,14 @@ type Limit struct {
 // Limiter has tasks run under permits.
 type Limiter struct {
 	limit Limit
-	jobs  *jobs.Limiter
+	jobs  *admit.Jobs
 }
 
 // New makes a limiter. It fails with a *sema.ArgumentError on a limit that
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // server has shut down.
 func New(limit Limit) (*Limiter, error) {
-	j, err := jobs.New("semaasynq", jobs.Limit{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
+	j, err := admit.NewJobs("semaasynq", admit.JobOptions{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func New(limit Limit) (*Limiter, error) {
 // Middleware is an asynq.MiddlewareFunc, for the server that NewServer makes.
 func (l *Limiter) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		j := jobs.Job{Key: l.limit.Key(ctx, task), Weight: l.limit.Weight(ctx, task), Stays: lastTry(ctx)}
+		j := admit.Job{Key: l.limit.Key(ctx, task), Weight: l.limit.Weight(ctx, task), Stays: lastTry(ctx)}
 		for {
 			err := l.jobs.Do(ctx, j, func(ctx context.Context) error { return next.ProcessTask(ctx, task) })
-			var p *jobs.Postponed
+			var p *admit.Postponed
 			if !j.Stays || !errors.As(err, &p) || !pause(ctx, p.After) {
 				return err
 			}
@@ -128,7 +128,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // Postponed reports whether a task's error says that it went back to its queue
 // without having failed. An asynq.ErrorHandler is told of those as well.
 func Postponed(err error) bool {
-	var p *jobs.Postponed
+	var p *admit.Postponed
 	return errors.As(err, &p)
 }
 
@@ -147,7 +147,7 @@ func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asy
 	}
 	config.IsFailure = func(err error) bool { return !Postponed(err) && failure(err) }
 	config.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
-		var p *jobs.Postponed
+		var p *admit.Postponed
 		if errors.As(err, &p) {
 			return p.After
 		}

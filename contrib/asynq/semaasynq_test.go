@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,98 +16,64 @@ import (
 	"sema/contrib/asynq"
 	"sema/each"
 	"sema/engines/memengine"
-	"sema/internal/fixture/atonce"
-	"sema/internal/fixture/child"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/history"
-	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 
-// Three processes with ten workers each work on tasks of two types. One is killed
-// in the midst of it. No cap is exceeded, and each task is worked on.
-func TestProcesses(t *testing.T) {
-	server := redistest.Start(t)
+// Three servers with ten workers each work on tasks of two types. No cap is exceeded, and each task
+// is worked on.
+func TestServers(t *testing.T) {
+	server, e, c := startRedis(t), memengine.New(), newAtOnce()
+	t.Cleanup(func() { must(t, e.Close()) })
 	q := newQueue(t, server)
-	const a, b = 120, 40
+	const a, b, ofType, inAll = 120, 40, 2, 3
 	q.add(t, "a", a)
 	q.add(t, "b", b)
-	run := func(n int) *child.Tested {
-		p := child.Run(t, "worker", worker{server.Addr(), fmt.Sprint("worker ", n), 20 * time.Millisecond})
-		p.Says("works")
-		return p
+	for range 3 {
+		sem, err := sema.New(e, "tasks", inAll, &sema.Options{Caps: sema.Caps{ofType}})
+		must(t, err)
+		t.Cleanup(func() { must(t, sem.Close()) })
+		limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
+		must(t, err)
+		start(t, server, limiter, quick(10), func(ctx context.Context, task *asynq.Task) error {
+			id, _ := asynq.GetTaskID(ctx)
+			c.work(task.Type(), id)
+			return ctx.Err()
+		})
 	}
-	all := []*child.Tested{run(0), run(1), run(2)}
-	victim := all[1]
-	expect.Until(t, "the victim works", func() bool { return strings.Contains(string(victim.Said()), "began") })
-	victim.Kill()
-	killed := history.Now()
-	const leases = "asynq:{default}:lease"
-	var left []string
-	expect.Until(t, "what the others had is done", func() bool {
-		before := left
-		var err error
-		left, err = q.rdb.ZRange(t.Context(), leases, 0, -1).Result()
-		expect.OK(t, err)
-		i := q.info(t, "default")
-		return i.Pending+i.Scheduled+i.Retry == 0 && slices.Equal(left, before)
-	})
-	for _, id := range left { // a minute and a half later asynq would find that these are nobody's
-		expect.OK(t, q.rdb.ZAddXX(t.Context(), leases, redis.Z{Member: id}).Err())
-	}
-	all = append(all, run(3)) // finds them as it starts
-
-	spans := func() (spans []atonce.Span) {
-		for _, p := range all {
-			end := int64(0)
-			if p == victim {
-				end = killed
-			}
-			spans = append(spans, atonce.Read(p.Said(), end)...)
-		}
-		return spans
-	}
-	expect.Until(t, "all tasks are worked on", func() bool {
-		i := q.info(t, "default")
-		return i.Processed >= a+b && i.Pending+i.Active+i.Scheduled+i.Retry == 0
-	})
-	for _, p := range all {
-		if p != victim {
-			p.Ends()
-		}
-	}
-	if n := q.info(t, "default").Archived; n != 0 {
-		t.Errorf("%d tasks are archived; want none", n)
-	}
-	for _, fault := range atonce.Faults(spans(), a+b, ofType, inAll) {
-		t.Error(fault)
+	q.allDone(t, "default", a+b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most["a"] > ofType || c.most["b"] > ofType || c.most[""] != inAll || len(c.done) != a+b {
+		t.Errorf("%v at once, %d were worked on; want %d of a type and %d in all, and %d", c.most, len(c.done), ofType, inAll, a+b)
 	}
 }
 
-// held is a key of which somebody else has the only permit.
-func held(t *testing.T, server *redistest.Server, key string) (group *each.Group, release func()) {
+// held is a group of which somebody else has the only permit of a key.
+func held(t *testing.T, key string) (group *each.Group, release func()) {
 	t.Helper()
-	make := func(label string) *each.Group {
-		group, err := each.New(client(t, server, label), "tasks", 1, &each.Options{Semaphore: sema.Options{Label: label}})
-		expect.OK(t, err)
-		t.Cleanup(func() { expect.OK(t, group.Close()) })
+	e := memengine.New()
+	t.Cleanup(func() { must(t, e.Close()) })
+	make := func() *each.Group {
+		group, err := each.New(e, "tasks", 1, nil)
+		must(t, err)
+		t.Cleanup(func() { must(t, group.Close()) })
 		return group
 	}
-	permit, err := make("other").Acquire(expect.Within(t), key)
-	expect.OK(t, err)
-	return make("worker"), func() { expect.OK(t, permit.Release()) }
+	permit, err := make().Acquire(within(t), key)
+	must(t, err)
+	return make(), func() { must(t, permit.Release()) }
 }
 
 // While the cap of one type is reached, tasks of another one are worked on, and none
 // of those that find no permit has failed, though each has one try.
 func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
-	server := redistest.Start(t)
+	server := startRedis(t)
 	q := newQueue(t, server)
-	group, release := held(t, server, "a")
+	group, release := held(t, "a")
 	q.add(t, "a", 50, asynq.MaxRetry(1))
 	q.add(t, "b", 10, asynq.MaxRetry(1))
 	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 20 * time.Millisecond, Back: 20 * time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	var b atomic.Int64
 	start(t, server, limiter, quick(2), func(_ context.Context, task *asynq.Task) error {
 		if task.Type() == "b" {
@@ -116,7 +81,7 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 		}
 		return nil
 	})
-	expect.Until(t, "b is done", func() bool { return b.Load() == 10 })
+	until(t, "b is done", func() bool { return b.Load() == 10 })
 	release()
 	q.allDone(t, "default", 60)
 }
@@ -124,31 +89,31 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 // Of a queue with one type nothing is taken while a task of it waits.
 func TestQueueIsLeftAlone(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
-		server := redistest.Start(t)
-		group, release := held(t, server, "a")
+		server := startRedis(t)
+		group, release := held(t, "a")
 		leftAlone(t, server, semaasynq.Limit{Group: group, Queues: map[string][]string{"as": {"a"}}}, release)
 	})
 	t.Run("semaphore", func(t *testing.T) {
 		e := memengine.New()
 		sem, err := sema.New(e, "tasks", 5, &sema.Options{Caps: sema.Caps{5, 1}})
-		expect.OK(t, err)
+		must(t, err)
 		t.Cleanup(func() { _, _ = sem.Close(), e.Close() })
-		permit, err := sem.Acquire(expect.Within(t), sema.For("acme", "a"))
-		expect.OK(t, err)
-		leftAlone(t, redistest.Start(t), semaasynq.Limit{
+		permit, err := sem.Acquire(within(t), sema.For("acme", "a"))
+		must(t, err)
+		leftAlone(t, startRedis(t), semaasynq.Limit{
 			Semaphore: sem, Key: func(_ context.Context, task *asynq.Task) []string { return []string{"acme", task.Type()} },
 			Queues: map[string][]string{"as": {"acme", "a"}},
-		}, func() { expect.OK(t, permit.Release()) })
+		}, func() { must(t, permit.Release()) })
 	})
 }
 
-func leftAlone(t *testing.T, server *redistest.Server, limit semaasynq.Limit, release func()) {
+func leftAlone(t *testing.T, server *redis.Options, limit semaasynq.Limit, release func()) {
 	q := newQueue(t, server)
 	const a = 300
 	q.add(t, "a", a, asynq.Queue("as"))
 	limit.Wait = 100 * time.Millisecond
 	limiter, err := semaasynq.New(limit)
-	expect.OK(t, err)
+	must(t, err)
 	config := quick(2)
 	config.Queues = map[string]int{"as": 1, "bs": 1}
 	var waited, atOnce atomic.Int64
@@ -161,7 +126,7 @@ func leftAlone(t *testing.T, server *redistest.Server, limit semaasynq.Limit, re
 	})
 	start(t, server, limiter, config, func(context.Context, *asynq.Task) error { return nil })
 	q.add(t, "b", 10, asynq.Queue("bs"))
-	expect.Until(t, "tasks of a have waited in vain", func() bool { return waited.Load() >= 5 })
+	until(t, "tasks of a have waited in vain", func() bool { return waited.Load() >= 5 })
 	// One may be taken while another is on its way to its wait.
 	if n := atOnce.Load(); n > a/4 {
 		t.Errorf("%d of %d tasks were taken while another one waited; want few", n, a)
@@ -173,49 +138,48 @@ func leftAlone(t *testing.T, server *redistest.Server, limit semaasynq.Limit, re
 
 // A task in its last try has nowhere to go back to: asynq would archive it.
 func TestLastTryIsNotLost(t *testing.T) {
-	server := redistest.Start(t)
+	server := startRedis(t)
 	q := newQueue(t, server)
-	group, release := held(t, server, "a")
+	group, release := held(t, "a")
 	q.add(t, "a", 1, asynq.MaxRetry(0))
 	q.add(t, "a", 10, asynq.MaxRetry(1))
 	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 10 * time.Millisecond, Back: 10 * time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	start(t, server, limiter, quick(2), func(context.Context, *asynq.Task) error { return nil })
-	expect.Until(t, "a task has waited in vain", func() bool { return q.info(t, "default").Retry > 0 })
+	until(t, "a task has waited in vain", func() bool { return q.info(t, "default").Retry > 0 })
 	release()
 	q.allDone(t, "default", 11)
 }
 
-// The semaphores' server dies: tasks go back, and none has failed, nor one in its
-// last try.
+// The engine is away: tasks go back, and none has failed, nor one in its last try.
 func TestOutage(t *testing.T) {
-	server, semaphores := redistest.Start(t), redistest.Start(t)
+	server, e := startRedis(t), sematest.New(t)
 	q := newQueue(t, server)
-	sem, err := sema.New(client(t, semaphores, "worker"), "tasks", 3, &sema.Options{Caps: sema.Caps{2}})
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = sem.Close() })
+	sem, err := sema.New(e, "tasks", 3, &sema.Options{Caps: sema.Caps{2}})
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
-	expect.OK(t, err)
-	semaphores.Kill()
+	must(t, err)
+	back := e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
 	q.add(t, "a", 20)
 	q.add(t, "b", 1, asynq.MaxRetry(0))
 	start(t, server, limiter, quick(5), func(context.Context, *asynq.Task) error { return nil })
-	expect.Until(t, "tasks go back", func() bool { return q.info(t, "default").Retry > 5 })
-	semaphores.Restart()
+	until(t, "tasks go back", func() bool { return q.info(t, "default").Retry > 5 })
+	back()
 	q.allDone(t, "default", 21)
 }
 
 // A task whose permit is lost is cancelled, and tried again, though it returns nil
 // and has no tries left.
 func TestLost(t *testing.T) {
-	server := redistest.Start(t)
+	server := startRedis(t)
 	q := newQueue(t, server)
 	e := sematest.New(t)
 	sem, err := sema.New(e, "tasks", 1, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Back: time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	for _, tries := range []int{0, 1} {
 		q.add(t, fmt.Sprint("tries ", tries), 1, asynq.MaxRetry(tries))
 	}
@@ -241,15 +205,15 @@ func TestLost(t *testing.T) {
 
 // What a config says of the handlers' own errors stays.
 func TestConfigStays(t *testing.T) {
-	server := redistest.Start(t)
+	server := startRedis(t)
 	q := newQueue(t, server)
 	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
 	permit, err := sem.Acquire(t.Context())
-	expect.OK(t, err)
+	must(t, err)
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: time.Millisecond, Back: time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	errBusy := errors.New("busy")
 	var delays, handled, postponed atomic.Int64
 	config := quick(1)
@@ -270,8 +234,8 @@ func TestConfigStays(t *testing.T) {
 		return nil
 	})
 	q.add(t, "a", 1)
-	expect.Until(t, "it was postponed", func() bool { return postponed.Load() > 0 })
-	expect.OK(t, permit.Release())
+	until(t, "it was postponed", func() bool { return postponed.Load() > 0 })
+	must(t, permit.Release())
 	q.allDone(t, "default", 1)
 	if d, h := delays.Load(), handled.Load(); d != 1 || h != 1 {
 		t.Errorf("the config was asked for %d delays and told of %d errors; want 1 and 1", d, h)
@@ -280,12 +244,12 @@ func TestConfigStays(t *testing.T) {
 
 // Keys and weights may depend on the task, and on what asynq says of it.
 func TestKeyAndWeight(t *testing.T) {
-	server := redistest.Start(t)
+	server := startRedis(t)
 	q := newQueue(t, server)
 	e := sematest.New(t)
 	group, err := each.New(e, "queues", 5, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, group.Close()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, group.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{
 		Group: group,
 		Key: func(ctx context.Context, _ *asynq.Task) []string {
@@ -294,7 +258,7 @@ func TestKeyAndWeight(t *testing.T) {
 		},
 		Weight: func(_ context.Context, task *asynq.Task) int { return len(task.Payload()) },
 	})
-	expect.OK(t, err)
+	must(t, err)
 	start(t, server, limiter, quick(1), func(context.Context, *asynq.Task) error {
 		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 || held[0].Key != "alice" {
 			t.Errorf("%v are held; want one of weight 3, of alice", held)
@@ -302,17 +266,17 @@ func TestKeyAndWeight(t *testing.T) {
 		return nil
 	})
 	_, err = q.client.EnqueueContext(t.Context(), asynq.NewTask("a", []byte("xxx")))
-	expect.OK(t, err)
+	must(t, err)
 	q.allDone(t, "default", 1)
 	_, err = q.client.EnqueueContext(t.Context(), asynq.NewTask("a", []byte("too heavy")), asynq.MaxRetry(0))
-	expect.OK(t, err)
-	expect.Until(t, "what is too heavy has failed", func() bool { return q.info(t, "default").Archived == 1 })
+	must(t, err)
+	until(t, "what is too heavy has failed", func() bool { return q.info(t, "default").Archived == 1 })
 }
 
 func TestBadLimits(t *testing.T) {
 	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
-	expect.OK(t, err)
-	defer func() { expect.OK(t, sem.Close()) }()
+	must(t, err)
+	defer func() { must(t, sem.Close()) }()
 	for _, bad := range []semaasynq.Limit{
 		{},
 		{Semaphore: sem, Wait: -1},

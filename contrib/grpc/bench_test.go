@@ -9,7 +9,6 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/engines/memengine"
-	"sema/internal/fixture/expect"
 )
 
 // What a message of a stream costs with the server's interceptor, and without.
@@ -37,13 +36,13 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			conn := serve(b, echo, options)
 			stream, err := open(b.Context(), conn, stream)
-			expect.OK(b, err)
+			must(b, err)
 			m := wrapperspb.String("x")
 			for b.Loop() {
-				expect.OK(b, stream.SendMsg(m))
-				expect.OK(b, stream.RecvMsg(m))
+				must(b, stream.SendMsg(m))
+				must(b, stream.RecvMsg(m))
 			}
-			expect.OK(b, stream.CloseSend())
+			must(b, stream.CloseSend())
 		})
 	}
 	_ = s.Close()

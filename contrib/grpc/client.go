@@ -8,8 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-
-	"sema/internal/once"
 )
 
 // UnaryClient is a grpc.UnaryClientInterceptor. A call whose permit is lost is
@@ -40,7 +38,7 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 	if err != nil {
 		return nil, err
 	}
-	h := &held{of: a, abandoned: l.limit.Observer.Abandoned}
+	h := &held{of: a, abandoned: l.limit.Observer.Abandoned, done: make(chan struct{})}
 	ctx, h.cancel = context.WithCancel(a.permit.Context(ctx))
 	context.AfterFunc(ctx, h.release)
 	inner, err := open(ctx, desc, conn, method, options...)
@@ -59,19 +57,22 @@ type held struct {
 	of        *admitted
 	cancel    context.CancelFunc
 	abandoned func(Abandoned) // tells the observer; may be nil
-	once      once.Once
-	begun     atomic.Bool // set by once
-	lost      error       // set by once
+	begun     atomic.Bool     // the first release
+	done      chan struct{}   // closed when that is over
+	lost      error           // known then
 }
 
-// release gives back the permit, and ends what is left of the stream.
+// release gives back the permit, and ends what is left of the stream, once: a second caller waits for
+// that, by a channel and not by sync.Once, so that time goes on for tests with testing/synctest.
 func (h *held) release() {
-	h.once.Do(func() {
-		h.begun.Store(true)
-		h.lost = h.of.outcome(nil)
-		h.of.leave()
-		h.cancel()
-	})
+	if !h.begun.CompareAndSwap(false, true) {
+		<-h.done
+		return
+	}
+	defer close(h.done)
+	h.lost = h.of.outcome(nil)
+	h.of.leave()
+	h.cancel()
 }
 
 // abandon ends a stream that nobody can read any more, unless it has ended. The

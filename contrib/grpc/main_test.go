@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -17,12 +18,38 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settled(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// patience bounds every wait of a test.
+const patience = time.Minute
+
+// until waits until something is so that no event tells.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			tb.Fatalf("%s: not so after %v", what, patience)
+		}
+	}
+}
+
+// within is a context that ends after patience, and with the test.
+func within(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
 
 const (
 	unary  = "/test.Service/Unary"
@@ -70,12 +97,12 @@ func serve(t testing.TB, s *service, server []grpc.ServerOption, client ...grpc.
 	conn, err := grpc.NewClient("passthrough:///test", append(client,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	expect.OK(t, err)
+	must(t, err)
 	t.Cleanup(func() {
-		expect.OK(t, conn.Close())
+		must(t, conn.Close())
 		g.Stop()
 		if err := <-ended; !errors.Is(err, grpc.ErrServerStopped) { // it is stopped before it began
-			expect.OK(t, err)
+			must(t, err)
 		}
 	})
 	return conn
@@ -126,9 +153,9 @@ func limited(t *testing.T, limit int, l semagrpc.Limit) (*sematest.Engine, *sema
 	t.Helper()
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", limit, nil)
-	expect.OK(t, err)
+	must(t, err)
 	l.Semaphore = s
 	limiter, err := semagrpc.New(l)
-	expect.OK(t, err)
+	must(t, err)
 	return e, limiter
 }

@@ -11,17 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"sema"
+	"sema/admit"
 	"sema/contrib/grpc"
-	"sema/engines/redisengine"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/redistest"
-	"sema/outage"
 	"sema/sematest"
 )
 
@@ -76,11 +71,11 @@ func TestPoliciesWithoutTheEngine(t *testing.T) {
 		admits int64 // of five calls
 	}{
 		{semagrpc.Limit{}, 0},
-		{semagrpc.Limit{Outage: outage.Open}, 5},
-		{semagrpc.Limit{Outage: outage.Local(2, 0)}, 2},
-		{semagrpc.Limit{Outage: outage.Local(2, 1)}, 1},
-		{semagrpc.Limit{Outage: outage.Local(2, 0), Wait: semagrpc.NoWait}, 2},
-		{semagrpc.Limit{Outage: outage.Open, Wait: semagrpc.NoWait}, 5},
+		{semagrpc.Limit{Outage: admit.Open}, 5},
+		{semagrpc.Limit{Outage: admit.Local(2, 0)}, 2},
+		{semagrpc.Limit{Outage: admit.Local(2, 1)}, 1},
+		{semagrpc.Limit{Outage: admit.Local(2, 0), Wait: semagrpc.NoWait}, 2},
+		{semagrpc.Limit{Outage: admit.Open, Wait: semagrpc.NoWait}, 5},
 	} {
 		t.Run(fmt.Sprint(c.limit.Outage, c.limit.Wait), func(t *testing.T) {
 			eachSide(t, func(t *testing.T, connect connector) {
@@ -113,7 +108,7 @@ func TestPoliciesWithoutTheEngine(t *testing.T) {
 				if n := x.running.Load(); n != c.admits || admitted != c.admits {
 					t.Errorf("%d run, %d told of; want %d", n, admitted, c.admits)
 				}
-				if c.limit.Outage == outage.Closed || c.limit.Wait == semagrpc.NoWait {
+				if c.limit.Outage == admit.Closed || c.limit.Wait == semagrpc.NoWait {
 					for range 5 - c.admits {
 						wantCode(t, <-x.ends, codes.Unavailable)
 					}
@@ -135,88 +130,6 @@ func TestPoliciesWithoutTheEngine(t *testing.T) {
 	}
 }
 
-// Redis is killed and comes back. How many calls run at once then is what the policy
-// says; none of those that are let through asks Redis for itself.
-func TestRedisIsKilled(t *testing.T) {
-	const limit, size = 3, 12
-	for _, c := range []struct {
-		limit  semagrpc.Limit
-		admits int64
-	}{
-		{semagrpc.Limit{Outage: outage.Closed}, 0},
-		{semagrpc.Limit{Outage: outage.Open}, size},
-		{semagrpc.Limit{Outage: outage.Local(2, 0)}, 2},
-	} {
-		for side, connect := range sides {
-			t.Run(fmt.Sprint(c.limit.Outage, " at the ", side), func(t *testing.T) {
-				t.Parallel()
-				srv := redistest.Start(t)
-				rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
-				defer func() { _ = rdb.Close() }()
-				e, err := redisengine.New(rdb, nil)
-				expect.OK(t, err)
-				defer func() { _ = e.Close() }()
-				sem, err := sema.New(e, "calls", limit, &sema.Options{Lease: time.Minute})
-				expect.OK(t, err)
-				defer func() { _ = sem.Close() }()
-				var asked, failures atomic.Int64
-				c := c
-				closed := c.limit.Outage == outage.Closed
-				c.limit.Outage = c.limit.Outage.After(3 * time.Second) // a machine that stands still is no outage
-				c.limit.Acquire = func(ctx context.Context, _ []string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
-					asked.Add(1)
-					return sem.Acquire(ctx, options...)
-				}
-				c.limit.Observer.EngineFailed = func(semagrpc.EngineFailed) { failures.Add(1) }
-				l, err := semagrpc.New(c.limit)
-				expect.OK(t, err)
-				x := newCrowd()
-				conn := connect(t, x.service(), l)
-				round := func(want int64, fail bool) {
-					t.Helper()
-					x.leave = make(chan struct{})
-					x.send(expect.Within(t), conn, size)
-					expect.Until(t, "the crowd is there", func() bool { return x.running.Load() == want })
-					for range size {
-						if fail {
-							wantCode(t, <-x.ends, codes.Unavailable)
-						}
-					}
-					close(x.leave)
-					x.calls.Wait()
-					for range size {
-						if !fail {
-							expect.OK(t, <-x.ends)
-						}
-					}
-				}
-				round(limit, false)
-				srv.Kill()
-				if !closed {
-					_, err := call(expect.Within(t), conn, "x") // from now on it is known to be away
-					expect.OK(t, err)
-				}
-				asked.Store(0)
-				round(c.admits, c.admits == 0)
-				if n := asked.Load(); c.admits > 0 && n >= size {
-					t.Errorf("the engine was asked %d times", n)
-				}
-				srv.Restart()
-				expect.Until(t, "the engine is asked again", func() bool {
-					for range 2 { // the first one may be the probe's
-						n, failed := asked.Load(), failures.Load()
-						if _, err := call(expect.Within(t), conn, "x"); err != nil || asked.Load() == n || failures.Load() != failed {
-							return false
-						}
-					}
-					return true
-				})
-				round(limit, false)
-			})
-		}
-	}
-}
-
 // A stream that nobody reads is told of, and one that has ended is not.
 func TestAnAbandonedStreamIsToldOf(t *testing.T) {
 	told := make(chan semagrpc.Abandoned, 10)
@@ -224,14 +137,14 @@ func TestAnAbandonedStreamIsToldOf(t *testing.T) {
 	x := newCrowd()
 	conn := atClient(t, x.service(), l)
 	for range 2 {
-		x.send(expect.Within(t), conn, 1)
-		e.AwaitHeld(expect.Within(t), "calls", 1)
+		x.send(within(t), conn, 1)
+		e.AwaitHeld(within(t), "calls", 1)
 		x.leave <- struct{}{}
-		expect.OK(t, <-x.ends)
+		must(t, <-x.ends)
 	}
 	func() {
-		_, err := open(expect.Within(t), conn, stream)
-		expect.OK(t, err)
+		_, err := open(within(t), conn, stream)
+		must(t, err)
 	}()
 	collectUntilNothingIsHeld(t, e)
 	if got, want := <-told, (semagrpc.Abandoned{Method: stream, Key: "calls"}); got != want || len(told) > 0 {

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"sema"
-	"sema/internal/fixture/expect"
 )
 
 // marked is a permit that notes whether its hold went badly.
@@ -30,20 +29,24 @@ func TestErrorsMarkOverload(t *testing.T) {
 		bad := false
 		acquire := func(context.Context, []string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }
 		l, e := New(Limit{Acquire: acquire})
-		expect.OK(t, e)
+		if e != nil {
+			t.Fatal(e)
+		}
 		_, got := l.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/y"}, func(context.Context, any) (any, error) { return nil, err })
 		if got != err || bad != want {
 			t.Errorf("%v: marked %v, want %v; the call gave %v", err, bad, want, got)
 		}
 		bad = false
-		h := &held{of: &admitted{permit: marked{&bad}, overloaded: overloads}, cancel: func() {}}
+		h := &held{of: &admitted{permit: marked{&bad}, overloaded: overloads}, cancel: func() {}, done: make(chan struct{})}
 		if _ = h.over(err); bad != want {
 			t.Errorf("a stream that ended with %v: marked %v, want %v", err, bad, want)
 		}
 	}
 	bad := false
 	l, e := New(Limit{Acquire: func(context.Context, []string, ...sema.AcquireOption) (Permit, error) { return marked{&bad}, nil }, Overloaded: func(error) bool { return false }})
-	expect.OK(t, e)
+	if e != nil {
+		t.Fatal(e)
+	}
 	_, _ = l.UnaryServer(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, status.Error(codes.Unavailable, "") })
 	if bad {
 		t.Error("marked, though the function says no")

@@ -36,14 +36,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
 	"sema/engine"
-	"sema/internal/gate"
-	"sema/outage"
 )
 
 // NoWait is for Limit.Wait: a call that finds nothing free fails at once.
-const NoWait = time.Duration(-1)
+const NoWait = admit.NoWait
 
 // Limit says which calls share which semaphore. The zero value of each field is
 // its default; one of Semaphore, Group and Acquire has to be there.
@@ -80,9 +79,9 @@ type Limit struct {
 	// lets it.
 	Wait time.Duration
 
-	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
-	// Default outage.Closed: the call fails with Unavailable.
-	Outage outage.Policy
+	// Outage says what happens when the engine does not answer: admit.Open, admit.Local.
+	// Default admit.Closed: the call fails with Unavailable.
+	Outage admit.Policy
 
 	// Overloaded says which errors of a call show that whatever serves it has too much to
 	// do, for a semaphore with sema.Options.Adapt. Default: those with code ResourceExhausted,
@@ -95,18 +94,14 @@ type Limit struct {
 
 // Permit is what a call holds while it runs: a *sema.Permit, or one that is made of
 // some.
-type Permit interface {
-	Context(parent context.Context) context.Context
-	Err() error
-	Release() error
-}
+type Permit = admit.Permit
 
 // Limiter has the interceptors. Its methods are what grpc.UnaryInterceptor,
 // grpc.StreamInterceptor, grpc.WithUnaryInterceptor and
 // grpc.WithStreamInterceptor take, and their Chain variants.
 type Limiter struct {
 	limit Limit
-	gate  gate.Gate
+	gate  admit.Gate
 }
 
 // New makes the interceptors for a limit. It fails with a *sema.ArgumentError on
@@ -136,25 +131,28 @@ func New(limit Limit) (*Limiter, error) {
 		l.limit.Skip = func(context.Context, string) bool { return false }
 	}
 	if limit.Acquire == nil {
-		l.limit.Acquire = limit.acquire()
+		l.limit.Acquire = admit.ByKey(limit.Semaphore, limit.Group)
 	}
-	if s := limit.Semaphore; s != nil && limit.Key == nil {
+	if s := limit.Semaphore; s != nil && limit.Key == nil { // the key is for reports alone
 		l.limit.Key = func(context.Context, string) []string { return []string{s.Name()} }
+		l.limit.Acquire = func(ctx context.Context, _ []string, options ...sema.AcquireOption) (Permit, error) {
+			return s.Acquire(ctx, options...)
+		}
 	} else if limit.Key == nil {
 		l.limit.Key = func(_ context.Context, method string) []string { return []string{method} }
 	}
 	return l, nil
 }
 
-func (l *Limiter) options() gate.Options {
-	return gate.Options{Wait: l.limit.Wait, Policy: gate.Policy(l.limit.Outage)}
+func (l *Limiter) options() admit.Options {
+	return admit.Options{Wait: l.limit.Wait, Outage: l.limit.Outage}
 }
 
 // admitted is a call that runs.
 type admitted struct {
 	method     string
 	key        engine.Key
-	permit     gate.Permit      // or what its policy gave it
+	permit     Permit           // or what its policy gave it
 	overloaded func(error) bool // see Limit
 }
 
@@ -164,14 +162,14 @@ func (l *Limiter) enter(ctx context.Context, method string, request any) (*admit
 	a := &admitted{method: method, key: engine.Key(strings.Join(key, engine.KeySeparator)), overloaded: l.limit.Overloaded}
 	n := l.limit.Weight(ctx, method, request)
 	var err error
-	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
+	a.permit, err = l.gate.Enter(ctx, l.options(), admit.Request{
 		Name: string(a.key),
-		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
+		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
 			return l.limit.Acquire(ctx, key, append(options, sema.Weight(n))...)
 		},
-		Failed: func(f gate.Failed) {
+		Failed: func(err error, admitted bool) {
 			if tell := l.limit.Observer.EngineFailed; tell != nil {
-				tell(EngineFailed{method, a.key, f.Err, f.Admitted})
+				tell(EngineFailed{method, a.key, err, admitted})
 			}
 		},
 	})
@@ -182,7 +180,7 @@ func (l *Limiter) enter(ctx context.Context, method string, request any) (*admit
 }
 
 // leave gives back what a call held, which has ended.
-func (a *admitted) leave() { gate.Release(a.permit) }
+func (a *admitted) leave() { admit.Release(a.permit) }
 
 // outcome is what a call ends with that ended with err: if its permit was lost
 // meanwhile, that it was.
@@ -191,7 +189,7 @@ func (a *admitted) outcome(err error) error {
 		return fails(codes.Aborted, lost)
 	}
 	if err != nil && a.overloaded(err) {
-		gate.Overloaded(a.permit)
+		admit.Overloaded(a.permit)
 	}
 	return err
 }
@@ -203,27 +201,6 @@ func overloads(err error) bool {
 		return true
 	}
 	return status.FromContextError(err).Code() == codes.DeadlineExceeded
-}
-
-// acquire is the Acquire of Semaphore and Group.
-func (l Limit) acquire() func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
-	s, g := l.Semaphore, l.Group
-	switch {
-	case g != nil:
-		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
-			if len(key) == 0 {
-				key = []string{""}
-			}
-			return g.Acquire(ctx, key[0], append(options, sema.For(key[1:]...))...)
-		}
-	case l.Key != nil:
-		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
-			return s.Acquire(ctx, append(options, sema.For(key...))...)
-		}
-	}
-	return func(ctx context.Context, _ []string, options ...sema.AcquireOption) (Permit, error) {
-		return s.Acquire(ctx, options...)
-	}
 }
 
 // failure is an error of sema with the status that a call fails with.

@@ -20,10 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sema"
+	"sema/admit"
 	"sema/contrib/grpc"
 	"sema/each"
-	"sema/internal/fixture/expect"
-	"sema/outage"
 	"sema/sematest"
 )
 
@@ -70,13 +69,13 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		for i := range 200 {
 			callers.Go(func() {
 				if i%4 < 2 {
-					_, err := call(expect.Within(t), conn, []string{"ok", "fail"}[i%2])
+					_, err := call(within(t), conn, []string{"ok", "fail"}[i%2])
 					if (err != nil) != (i%2 == 1) {
 						t.Error(err)
 					}
 					return
 				}
-				s, err := open(expect.Within(t), conn, stream)
+				s, err := open(within(t), conn, stream)
 				if err != nil {
 					t.Error(err)
 					return
@@ -107,13 +106,13 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 // abandoned stream.
 func collectUntilNothingIsHeld(t *testing.T, e *sematest.Engine) {
 	t.Helper()
-	expect.Until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
+	until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
 }
 
 // nothingHeld waits until all is given back: a server's handler may outlive its call.
 func nothingHeld(t *testing.T, e *sematest.Engine) {
 	t.Helper()
-	expect.Until(t, "nothing is held", func() bool { return len(e.Held("calls")) == 0 })
+	until(t, "nothing is held", func() bool { return len(e.Held("calls")) == 0 })
 }
 
 func TestNothingFreeInTime(t *testing.T) {
@@ -121,9 +120,9 @@ func TestNothingFreeInTime(t *testing.T) {
 		eachSide(t, func(t *testing.T, connect connector) {
 			e, l := limited(t, 1, semagrpc.Limit{Wait: wait})
 			conn := connect(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
-			ctx, cancel := context.WithCancel(expect.Within(t))
+			ctx, cancel := context.WithCancel(within(t))
 			held, err := open(ctx, conn, stream)
-			expect.OK(t, err)
+			must(t, err)
 			e.AwaitHeld(ctx, "calls", 1)
 			_, err = call(ctx, conn, "x")
 			wantCode(t, err, codes.ResourceExhausted)
@@ -142,14 +141,14 @@ func TestACallThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e := sematest.New(t)
 		s, err := sema.New(e, "calls", 1, &sema.Options{MaxWaiting: 2})
-		expect.OK(t, err)
+		must(t, err)
 		l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
-		expect.OK(t, err)
+		must(t, err)
 		conn := connect(t, &service{unary: func(_ context.Context, text string) (string, error) {
 			time.Sleep(10 * time.Second)
 			return text, nil
 		}}, l)
-		ctx := expect.Within(t)
+		ctx := within(t)
 		done := make(chan error, 4)
 		come := func() {
 			go func() {
@@ -161,7 +160,7 @@ func TestACallThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 		for range 3 {
 			come()
 		}
-		expect.OK(t, <-done) // the next one waited for ten seconds
+		must(t, <-done) // the next one waited for ten seconds
 		come()
 		_, err = call(ctx, conn, "x")
 		wantCode(t, err, codes.ResourceExhausted)
@@ -175,7 +174,7 @@ func TestACallThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 			t.Errorf("told to try again in %v; three waits of ten seconds are before it", after)
 		}
 		for range 3 {
-			expect.OK(t, <-done)
+			must(t, <-done)
 		}
 		nothingHeld(t, e)
 	})
@@ -186,10 +185,10 @@ func TestTheEngineIsAway(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := connect(t, &service{}, l)
 		e.Inject(sematest.Fault{Err: sematest.Full()})
-		_, err := call(expect.Within(t), conn, "x")
+		_, err := call(within(t), conn, "x")
 		wantCode(t, err, codes.Unavailable)
 		defer e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})()
-		s, err := open(expect.Within(t), conn, stream)
+		s, err := open(within(t), conn, stream)
 		if err == nil {
 			err = s.RecvMsg(new(wrapperspb.StringValue))
 		}
@@ -203,9 +202,9 @@ func TestTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := atClient(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
-		ctx, cancel := context.WithCancel(expect.Within(t))
+		ctx, cancel := context.WithCancel(within(t))
 		s, err := open(ctx, conn, stream)
-		expect.OK(t, err)
+		must(t, err)
 		e.Inject(sematest.Fault{On: "release", Delay: time.Second})
 		cancel()
 		wantCode(t, s.RecvMsg(new(wrapperspb.StringValue)), codes.Canceled)
@@ -216,7 +215,7 @@ func TestTheEngineIsAway(t *testing.T) {
 	e, l := limited(t, 1, semagrpc.Limit{Wait: 20 * time.Millisecond})
 	conn := atClient(t, &service{}, l)
 	defer e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})()
-	_, err := call(expect.Within(t), conn, "x")
+	_, err := call(within(t), conn, "x")
 	wantCode(t, err, codes.Unavailable)
 	if !errors.Is(err, sema.ErrEngine) {
 		t.Errorf("%v is no sema.ErrEngine", err)
@@ -228,11 +227,11 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := connect(t, &service{}, l)
 		operator, err := sema.Operate(e, "calls")
-		expect.OK(t, err)
+		must(t, err)
 		defer func() { _ = operator.Close() }()
-		expect.OK(t, operator.Set(expect.Within(t), sema.Rule{Limit: 1}))
-		expect.OK(t, operator.Pause(expect.Within(t)))
-		ctx, cancel := context.WithCancel(expect.Within(t))
+		must(t, operator.Set(within(t), sema.Rule{Limit: 1}))
+		must(t, operator.Pause(within(t)))
+		ctx, cancel := context.WithCancel(within(t))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := call(ctx, conn, "x")
@@ -241,7 +240,7 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 		e.AwaitWaiting(ctx, "calls", 1)
 		cancel()
 		wantCode(t, <-ended, codes.Canceled)
-		ctx, cancel = context.WithTimeout(expect.Within(t), 20*time.Millisecond)
+		ctx, cancel = context.WithTimeout(within(t), 20*time.Millisecond)
 		defer cancel()
 		_, err = call(ctx, conn, "x")
 		wantCode(t, err, codes.DeadlineExceeded)
@@ -277,10 +276,10 @@ func TestALostPermitCancelsTheCall(t *testing.T) {
 					ended <- s.Context().Err()
 					return err
 				}}, l)
-				s, err := open(expect.Within(t), conn, stream)
-				expect.OK(t, err)
-				expect.OK(t, s.SendMsg(wrapperspb.String("x"))) // so that the handler runs for sure
-				e.AwaitHeld(expect.Within(t), "calls", 1)
+				s, err := open(within(t), conn, stream)
+				must(t, err)
+				must(t, s.SendMsg(wrapperspb.String("x"))) // so that the handler runs for sure
+				e.AwaitHeld(within(t), "calls", 1)
 				e.Lose("calls")
 				for err == nil {
 					err = s.RecvMsg(new(wrapperspb.StringValue))
@@ -297,10 +296,10 @@ func TestALostPermitCancelsTheCall(t *testing.T) {
 			conn := connect(t, &service{unary: func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "too late", nil }}, l)
 			ended := make(chan error, 1)
 			go func() {
-				_, err := call(expect.Within(t), conn, "x")
+				_, err := call(within(t), conn, "x")
 				ended <- err
 			}()
-			e.AwaitHeld(expect.Within(t), "calls", 1)
+			e.AwaitHeld(within(t), "calls", 1)
 			e.Lose("calls")
 			err := <-ended
 			wantCode(t, err, codes.Aborted)
@@ -332,12 +331,12 @@ func TestEndsOfAClientsStream(t *testing.T) {
 					}
 				}
 			}}, l)
-			ctx, cancel := context.WithCancel(expect.Within(t))
+			ctx, cancel := context.WithCancel(within(t))
 			defer cancel()
 			func() {
 				s, err := open(ctx, conn, stream)
-				expect.OK(t, err)
-				expect.OK(t, s.SendMsg(wrapperspb.String("x")))
+				must(t, err)
+				must(t, s.SendMsg(wrapperspb.String("x")))
 				if n := len(e.Held("calls")); n != 1 {
 					t.Fatalf("%d held while the stream is open", n)
 				}
@@ -353,10 +352,10 @@ func TestEndsOfAClientsStream(t *testing.T) {
 			}
 			return s.SendMsg(wrapperspb.String("done"))
 		}}, l)
-		s, err := open(expect.Within(t), conn, upload)
-		expect.OK(t, err)
-		expect.OK(t, s.CloseSend())
-		expect.OK(t, s.RecvMsg(new(wrapperspb.StringValue)))
+		s, err := open(within(t), conn, upload)
+		must(t, err)
+		must(t, s.CloseSend())
+		must(t, s.RecvMsg(new(wrapperspb.StringValue)))
 		if n := len(e.Held("calls")); n != 0 {
 			t.Errorf("%d held after the only answer", n)
 		}
@@ -367,14 +366,14 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e := sematest.New(t)
 		sem, err := sema.New(e, "methods", 1, &sema.Options{Caps: sema.Caps{1}})
-		expect.OK(t, err)
+		must(t, err)
 		t.Cleanup(func() { _ = sem.Close() })
 		group, err := each.New(e, "methods", 1, nil)
-		expect.OK(t, err)
+		must(t, err)
 		t.Cleanup(func() { _ = group.Close() })
 		byMethod := func(_ context.Context, method string) []string { return []string{"acme", method} }
 		l, err := semagrpc.New(semagrpc.Limit{Semaphore: sem, Key: byMethod, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
-		expect.OK(t, err)
+		must(t, err)
 		conn := connect(t, &service{
 			unary: func(_ context.Context, text string) (string, error) {
 				return fmt.Sprint(e.Held("methods")[0].Key.Names()), nil
@@ -383,34 +382,34 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 				return s.SendMsg(wrapperspb.String(fmt.Sprint(len(e.Held("methods")))))
 			},
 		}, l)
-		got, err := call(expect.Within(t), conn, "x")
+		got, err := call(within(t), conn, "x")
 		if want := "[acme " + unary + "]"; got != want || err != nil {
 			t.Errorf("held for %s, %v; want %s", got, err, want)
 		}
-		s, err := open(expect.Within(t), conn, upload)
-		expect.OK(t, err)
-		expect.OK(t, s.CloseSend())
+		s, err := open(within(t), conn, upload)
+		must(t, err)
+		must(t, s.CloseSend())
 		m := new(wrapperspb.StringValue)
-		expect.OK(t, s.RecvMsg(m))
+		must(t, s.RecvMsg(m))
 		if m.Value != "0" {
 			t.Errorf("a call that needs no permit took %s", m.Value)
 		}
 		alone, err := semagrpc.New(semagrpc.Limit{Group: group})
-		expect.OK(t, err)
-		_, err = call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
+		must(t, err)
+		_, err = call(within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
 			if n := len(e.Held("methods/" + unary)); n != 1 {
 				t.Errorf("%d held of the method", n)
 			}
 			return "", nil
 		}}, alone), "x")
-		expect.OK(t, err)
+		must(t, err)
 		of := func(key ...string) func(context.Context, string) []string {
 			return func(context.Context, string) []string { return key }
 		}
 		for name, limit := range map[string]semagrpc.Limit{"methods": {Semaphore: sem, Key: of()}, "methods/acme": {Group: group, Key: of("acme", "alice")}} {
 			l, err := semagrpc.New(limit)
-			expect.OK(t, err)
-			got, err := call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
+			must(t, err)
+			got, err := call(within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
 				held := e.Held(name)
 				return fmt.Sprintf("%d %s", len(held), held[0].Key), nil
 			}}, l), "x")
@@ -424,8 +423,8 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 			{Semaphore: sem, Key: of("")}, {Semaphore: sem, Key: of("a", "")}, {Semaphore: sem, Key: of("a\x01b")}, {Semaphore: sem, Key: of("a", "b", "c", "d")}, {Semaphore: sem, Key: of(long, long)},
 		} {
 			bad, err := semagrpc.New(limit)
-			expect.OK(t, err)
-			_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
+			must(t, err)
+			_, err = call(within(t), connect(t, &service{}, bad), "x")
 			wantCode(t, err, codes.InvalidArgument)
 		}
 	})
@@ -452,22 +451,22 @@ func TestCallsWeighWhatAFunctionSays(t *testing.T) {
 				unary:  func(context.Context, string) (string, error) { return fmt.Sprint(held()), nil },
 				stream: func(s grpc.ServerStream) error { return s.SendMsg(wrapperspb.String(fmt.Sprint(held()))) },
 			}, l)
-			got, err := call(expect.Within(t), conn, "four")
+			got, err := call(within(t), conn, "four")
 			if got != "4" || err != nil {
 				t.Errorf("a call of weight 4 holds %s, %v", got, err)
 			}
 			nothingHeld(t, e)
-			s, err := open(expect.Within(t), conn, upload)
-			expect.OK(t, err)
-			expect.OK(t, s.CloseSend())
+			s, err := open(within(t), conn, upload)
+			must(t, err)
+			must(t, s.CloseSend())
 			m := new(wrapperspb.StringValue)
-			expect.OK(t, s.RecvMsg(m))
+			must(t, s.RecvMsg(m))
 			if m.Value != "3" {
 				t.Errorf("a stream of weight 3 holds %s", m.Value)
 			}
 			nothingHeld(t, e)
 			for _, text := range []string{"", "above the limit"} {
-				_, err := call(expect.Within(t), conn, text)
+				_, err := call(within(t), conn, text)
 				wantCode(t, err, codes.InvalidArgument)
 			}
 		}
@@ -477,20 +476,20 @@ func TestCallsWeighWhatAFunctionSays(t *testing.T) {
 func TestLimitsThatMakeNoSense(t *testing.T) {
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", 1, nil)
-	expect.OK(t, err)
+	must(t, err)
 	g, err := each.New(e, "calls", 1, nil)
-	expect.OK(t, err)
+	must(t, err)
 	acquire := func(context.Context, []string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":     {},
 		"both":        {Semaphore: s, Group: g},
 		"all three":   {Semaphore: s, Group: g, Acquire: acquire},
 		"two of them": {Group: g, Acquire: acquire},
-		"no places":   {Semaphore: s, Outage: outage.Local(0, 0)},
+		"no places":   {Semaphore: s, Outage: admit.Local(0, 0)},
 		"wait":        {Semaphore: s, Wait: -2},
 	} {
 		var argument *sema.ArgumentError
-		if _, err := semagrpc.New(l); !errors.As(err, &argument) || argument.Package != "semagrpc" && argument.Package != "outage" {
+		if _, err := semagrpc.New(l); !errors.As(err, &argument) || argument.Package != "semagrpc" && argument.Package != "admit" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -500,15 +499,15 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 func TestAnotherLimitIsAFailedPrecondition(t *testing.T) {
 	e := sematest.New(t)
 	first, err := sema.Operate(e, "calls")
-	expect.OK(t, err)
-	expect.OK(t, first.Set(expect.Within(t), sema.Rule{Limit: 2}))
+	must(t, err)
+	must(t, first.Set(within(t), sema.Rule{Limit: 2}))
 	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.LimitStrict})
-	expect.OK(t, err)
+	must(t, err)
 	l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
-	expect.OK(t, err)
-	_, err = call(expect.Within(t), atClient(t, &service{}, l), "x")
+	must(t, err)
+	_, err = call(within(t), atClient(t, &service{}, l), "x")
 	wantCode(t, err, codes.FailedPrecondition)
-	expect.OK(t, s.Close())
-	_, err = call(expect.Within(t), atClient(t, &service{}, l), "x")
+	must(t, s.Close())
+	_, err = call(within(t), atClient(t, &service{}, l), "x")
 	wantCode(t, err, codes.Unavailable)
 }

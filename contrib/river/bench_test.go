@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -13,8 +14,7 @@ import (
 
 	"sema"
 	"sema/contrib/river"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/redistest"
+	"sema/engines/redisengine"
 )
 
 // How many jobs a second three clients with ten workers each do, with a limiter
@@ -33,25 +33,26 @@ const clients = 3
 
 func throughput(b *testing.B, jobs int, work time.Duration, without, limit int) {
 	g := newGround(b)
-	semaphores := redistest.Start(b)
+	semaphores := &redis.Options{Network: "unix", Addr: b.TempDir() + "/redis", ContextTimeoutEnabled: true}
+	serve(b, "redis-server", "--port", "0", "--unixsocket", semaphores.Addr, "--save", "")
 	do := func(context.Context, *rivertype.JobRow) error { time.Sleep(work); return nil }
 	// round is how long the jobs take.
 	round := func(driver func(i int) riverdriver.Driver[pgx.Tx], config func(i int) *river.Config) time.Duration {
 		_, err := g.pool.Exec(b.Context(), "TRUNCATE river_job")
-		expect.OK(b, err)
+		must(b, err)
 		g.add(mail{}, jobs, nil)
 		began := time.Now()
 		var all []*river.Client[pgx.Tx]
 		for i := range clients {
 			client, err := river.NewClient(driver(i), config(i))
-			expect.OK(b, err)
-			expect.OK(b, client.Start(context.WithoutCancel(b.Context())))
+			must(b, err)
+			must(b, client.Start(context.WithoutCancel(b.Context())))
 			all = append(all, client)
 		}
-		expect.Until(b, "all jobs are done", func() bool { return g.count("state = 'completed'") >= jobs })
+		until(b, "all jobs are done", func() bool { return g.count("state = 'completed'") >= jobs })
 		took := time.Since(began)
 		for _, client := range all {
-			expect.OK(b, client.Stop(context.WithoutCancel(b.Context())))
+			must(b, client.Stop(context.WithoutCancel(b.Context())))
 		}
 		return took
 	}
@@ -59,11 +60,16 @@ func throughput(b *testing.B, jobs int, work time.Duration, without, limit int) 
 	var limiters [clients]*semariver.Limiter
 	for i := range clients {
 		drivers[i] = riverpgxv5.New(g.newPool())
-		sem, err := sema.New(engineAt(b, "tcp", semaphores.Addr()), "jobs", limit, &sema.Options{Caps: sema.Caps{limit}})
-		expect.OK(b, err)
-		b.Cleanup(func() { expect.OK(b, sem.Close()) })
+		rdb := redis.NewClient(semaphores)
+		until(b, "the server answers", func() bool { return rdb.Ping(b.Context()).Err() == nil })
+		engine, err := redisengine.New(rdb, nil)
+		must(b, err)
+		b.Cleanup(func() { _, _ = engine.Close(), rdb.Close() })
+		sem, err := sema.New(engine, "jobs", limit, &sema.Options{Caps: sema.Caps{limit}})
+		must(b, err)
+		b.Cleanup(func() { must(b, sem.Close()) })
 		limiters[i], err = semariver.New(semariver.Limit{Semaphore: sem})
-		expect.OK(b, err)
+		must(b, err)
 	}
 	var bare, limited time.Duration
 	for b.Loop() {

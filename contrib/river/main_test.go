@@ -3,33 +3,126 @@ package semariver_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
 	"go.uber.org/goleak"
 
-	"sema"
 	"sema/contrib/river"
-	"sema/engines/redisengine"
-	"sema/internal/fixture/atonce"
-	"sema/internal/fixture/child"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/local"
 )
 
-func TestMain(m *testing.M) {
-	child.Role("worker", work)
-	child.Play()
-	goleak.VerifyTestMain(m)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// patience bounds every wait of a test.
+const patience = time.Minute
+
+// until waits until something is so that no event tells.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			tb.Fatalf("%s: not so after %v", what, patience)
+		}
+	}
+}
+
+// within is a context that ends after patience, and with the test.
+func within(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// serve runs a program until the test ends, or this process does: then its standard input ends.
+func serve(tb testing.TB, words ...string) {
+	tb.Helper()
+	_, err := exec.LookPath(words[0])
+	must(tb, err)
+	cmd := exec.Command("sh", append([]string{"-c", `"$@" >&2 & read x; kill -INT $!; wait $!`, "sh"}, words...)...)
+	input, err := cmd.StdinPipe()
+	must(tb, err)
+	must(tb, cmd.Start())
+	tb.Cleanup(func() { _, _ = input.Close(), cmd.Wait() })
+}
+
+// startPostgres starts a server with an empty database, and says where it is.
+func startPostgres(tb testing.TB) (url string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs a server")
+	}
+	dir, err := os.MkdirTemp("", "sema") // the path of a socket has to be short
+	must(tb, err)
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var as []string // PostgreSQL refuses to be root
+	if os.Getuid() == 0 {
+		must(tb, os.Chmod(dir, 0o777))
+		as = []string{"setpriv", "--reuid=nobody", "--clear-groups"}
+	}
+	// Debian has the programs outside of the path.
+	bins, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	tb.Setenv("PATH", strings.Join(append(bins, os.Getenv("PATH")), ":"))
+	words := append(as, "initdb", "-D", dir+"/data", "-U", "sema", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if said, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		tb.Fatalf("%v: %v: %s", words, err, said)
+	}
+	serve(tb, append(as, "postgres", "-D", dir+"/data", "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")...)
+	url = "postgres://sema@/postgres?host=" + dir
+	pool, err := pgxpool.New(tb.Context(), url)
+	must(tb, err)
+	defer pool.Close()
+	until(tb, "the server answers", func() bool { return pool.Ping(tb.Context()) == nil })
+	return url
+}
+
+// atOnce counts what runs at once, of each kind and in all.
+type atOnce struct {
+	mu        sync.Mutex
+	now, most map[string]int // by kind; "" is all
+	done      map[string]bool
+}
+
+func newAtOnce() *atOnce {
+	return &atOnce{now: map[string]int{}, most: map[string]int{}, done: map[string]bool{}}
+}
+
+// work works on a job for a while.
+func (c *atOnce) work(kind, id string) {
+	c.count(kind, 1)
+	time.Sleep(5 * time.Millisecond)
+	c.count(kind, -1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[id] = true
+}
+
+func (c *atOnce) count(kind string, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range []string{kind, ""} {
+		c.now[k] += more
+		c.most[k] = max(c.most[k], c.now[k])
+	}
 }
 
 // mail and report are two kinds of jobs.
@@ -68,59 +161,6 @@ type soon struct{}
 
 func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
 
-// worker is the job of a process.
-type worker struct {
-	Redis, Postgres string
-	Label           string
-	Sleep           time.Duration // a job's work
-}
-
-// The limits that all processes have: so many jobs of each kind, and in all.
-const ofKind, inAll = 2, 3
-
-// work works on jobs until its parent has no more orders.
-func work(w worker) error {
-	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: w.Redis, ContextTimeoutEnabled: true})
-	defer func() { _ = rdb.Close() }()
-	engine, err := redisengine.New(rdb, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = engine.Close() }()
-	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{Caps: sema.Caps{ofKind}, Lease: 5 * time.Second, Label: w.Label})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sem.Close() }()
-	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	pool, err := pgxpool.New(ctx, w.Postgres)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	config := quick(10, func(ctx context.Context, job *rivertype.JobRow) error {
-		atonce.Work(job.Kind, fmt.Sprint(job.ID), func() { time.Sleep(w.Sleep) })
-		return ctx.Err()
-	}, limiter)
-	config.ID = w.Label
-	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(pool)), config)
-	if err != nil {
-		return err
-	}
-	if err := client.Start(ctx); err != nil {
-		return err
-	}
-	fmt.Println("works")
-	if _, err := child.Order(); err != io.EOF {
-		return err
-	}
-	return client.Stop(ctx)
-}
-
 // ground is what a test has of River.
 type ground struct {
 	tb       testing.TB
@@ -131,27 +171,21 @@ type ground struct {
 
 func newGround(tb testing.TB) *ground {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("needs a server")
-	}
-	server, err := local.Postgres(tb.Context())
-	expect.OK(tb, err)
-	tb.Cleanup(server.Stop)
-	g := &ground{tb: tb, postgres: server.Address}
+	g := &ground{tb: tb, postgres: startPostgres(tb)}
 	g.pool = g.newPool()
 	migrator, err := rivermigrate.New(riverpgxv5.New(g.pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	expect.OK(tb, err)
+	must(tb, err)
 	_, err = migrator.Migrate(tb.Context(), rivermigrate.DirectionUp, nil)
-	expect.OK(tb, err)
+	must(tb, err)
 	g.client, err = river.NewClient(riverpgxv5.New(g.pool), &river.Config{Logger: slog.New(slog.DiscardHandler)})
-	expect.OK(tb, err)
+	must(tb, err)
 	return g
 }
 
 func (g *ground) newPool() *pgxpool.Pool {
 	g.tb.Helper()
 	pool, err := pgxpool.New(g.tb.Context(), g.postgres)
-	expect.OK(g.tb, err)
+	must(g.tb, err)
 	g.tb.Cleanup(pool.Close)
 	return pool
 }
@@ -164,20 +198,20 @@ func (g *ground) add(kind river.JobArgs, n int, options *river.InsertOpts) {
 		many[i] = river.InsertManyParams{Args: kind, InsertOpts: options}
 	}
 	_, err := g.client.InsertMany(g.tb.Context(), many)
-	expect.OK(g.tb, err)
+	must(g.tb, err)
 }
 
 // count counts the jobs for which a condition holds.
 func (g *ground) count(where string, args ...any) (n int) {
 	g.tb.Helper()
-	expect.OK(g.tb, g.pool.QueryRow(g.tb.Context(), "SELECT count(*) FROM river_job WHERE "+where, args...).Scan(&n))
+	must(g.tb, g.pool.QueryRow(g.tb.Context(), "SELECT count(*) FROM river_job WHERE "+where, args...).Scan(&n))
 	return n
 }
 
 // allDone waits until jobs are done, and wants each to have had one attempt.
 func (g *ground) allDone(n int) {
 	g.tb.Helper()
-	expect.Until(g.tb, fmt.Sprintf("%d jobs are done", n), func() bool { return g.count("state = 'completed'") >= n })
+	until(g.tb, fmt.Sprintf("%d jobs are done", n), func() bool { return g.count("state = 'completed'") >= n })
 	if f := g.count("state <> 'completed' OR attempt <> 1 OR array_length(errors, 1) > 0"); f != 0 {
 		g.tb.Errorf("%d of %d jobs have failed, or had more than one attempt; want none", f, n)
 	}
@@ -187,22 +221,9 @@ func (g *ground) allDone(n int) {
 func (g *ground) start(limiter *semariver.Limiter, config *river.Config) {
 	g.tb.Helper()
 	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(g.newPool())), config)
-	expect.OK(g.tb, err)
-	expect.OK(g.tb, client.Start(context.WithoutCancel(g.tb.Context())))
-	g.tb.Cleanup(func() { expect.OK(g.tb, client.Stop(context.Background())) })
-}
-
-// engineAt is a client's engine, at a Redis at that address.
-func engineAt(tb testing.TB, network, addr string) *redisengine.Engine {
-	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Network: network, Addr: addr, ContextTimeoutEnabled: true})
-	engine, err := redisengine.New(rdb, nil)
-	expect.OK(tb, err)
-	tb.Cleanup(func() {
-		expect.OK(tb, engine.Close())
-		expect.OK(tb, rdb.Close())
-	})
-	return engine
+	must(g.tb, err)
+	must(g.tb, client.Start(context.WithoutCancel(g.tb.Context())))
+	g.tb.Cleanup(func() { must(g.tb, client.Stop(context.Background())) })
 }
 
 // connect is for what needs a pool, and no server.

@@ -33,8 +33,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
-	"sema/internal/jobs"
 )
 
 // Limit says which jobs share which semaphore. The zero value of each field is its
@@ -70,7 +70,7 @@ type Limit struct {
 type Limiter struct {
 	river.MiddlewareDefaults
 	limit Limit
-	jobs  *jobs.Limiter
+	jobs  *admit.Jobs
 }
 
 var _ rivertype.WorkerMiddleware = (*Limiter)(nil)
@@ -79,7 +79,7 @@ var _ rivertype.WorkerMiddleware = (*Limiter)(nil)
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // client has stopped.
 func New(limit Limit) (*Limiter, error) {
-	j, err := jobs.New("semariver", jobs.Limit{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
+	j, err := admit.NewJobs("semariver", admit.JobOptions{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func New(limit Limit) (*Limiter, error) {
 
 // Work implements rivertype.WorkerMiddleware.
 func (l *Limiter) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
-	err := l.jobs.Do(ctx, jobs.Job{Key: l.key(job), Weight: l.limit.Weight(job)}, work)
-	var p *jobs.Postponed
+	err := l.jobs.Do(ctx, admit.Job{Key: l.key(job), Weight: l.limit.Weight(job)}, work)
+	var p *admit.Postponed
 	if errors.As(err, &p) {
 		return river.JobSnooze(p.After)
 	}

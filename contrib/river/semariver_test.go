@@ -1,7 +1,6 @@
 package semariver_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,58 +16,33 @@ import (
 	"sema/contrib/river"
 	"sema/each"
 	"sema/engines/memengine"
-	"sema/internal/fixture/atonce"
-	"sema/internal/fixture/child"
-	"sema/internal/fixture/expect"
-	"sema/internal/fixture/history"
-	"sema/internal/fixture/local"
-	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 
-// Three processes with ten workers each work on jobs of two kinds. One is killed in
-// the midst of it. No cap is exceeded, and each job is worked on.
-func TestProcesses(t *testing.T) {
-	g := newGround(t)
-	semaphores, err := local.Redis(t.Context())
-	expect.OK(t, err)
-	t.Cleanup(semaphores.Stop)
-	const mails, reports = 120, 40
+// Three clients with ten workers each work on jobs of two kinds. No cap is exceeded, and each job is
+// worked on.
+func TestClients(t *testing.T) {
+	g, e, c := newGround(t), memengine.New(), newAtOnce()
+	t.Cleanup(func() { must(t, e.Close()) })
+	const mails, reports, ofKind, inAll = 120, 40, 2, 3
 	g.add(mail{}, mails, nil)
 	g.add(report{}, reports, nil)
-	run := func(n int) *child.Tested {
-		p := child.Run(t, "worker", worker{semaphores.Address, g.postgres, fmt.Sprint("worker ", n), 20 * time.Millisecond})
-		p.Says("works")
-		return p
+	for range 3 {
+		sem, err := sema.New(e, "jobs", inAll, &sema.Options{Caps: sema.Caps{ofKind}})
+		must(t, err)
+		t.Cleanup(func() { must(t, sem.Close()) })
+		limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
+		must(t, err)
+		g.start(limiter, quick(10, func(ctx context.Context, job *rivertype.JobRow) error {
+			c.work(job.Kind, fmt.Sprint(job.ID))
+			return ctx.Err()
+		}, limiter))
 	}
-	all := []*child.Tested{run(0), run(1), run(2)}
-	victim := all[1]
-	expect.Until(t, "the victim works", func() bool { return bytes.Contains(victim.Said(), []byte("began")) })
-	victim.Kill()
-	killed := history.Now()
-	const its = "state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = 'worker 1'"
-	expect.Until(t, "all but the victim's jobs are done", func() bool {
-		return g.count("state = 'completed'")+g.count(its) == mails+reports
-	})
-	all[0].Ends()
-	all[2].Ends()
-	// After an hour River finds what was never finished.
-	_, err = g.pool.Exec(t.Context(), "UPDATE river_job SET attempted_at = now() - interval '1 day' WHERE "+its)
-	expect.OK(t, err)
-	all = append(all, run(3))
-	expect.Until(t, "all jobs are done", func() bool { return g.count("state = 'completed'") == mails+reports })
-	all[3].Ends()
-
-	var spans []atonce.Span
-	for _, p := range all {
-		end := int64(0)
-		if p == victim {
-			end = killed
-		}
-		spans = append(spans, atonce.Read(p.Said(), end)...)
-	}
-	for _, fault := range atonce.Faults(spans, mails+reports, ofKind, inAll) {
-		t.Error(fault)
+	g.allDone(mails + reports)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most["mail"] > ofKind || c.most["report"] > ofKind || c.most[""] != inAll || len(c.done) != mails+reports {
+		t.Errorf("%v at once, %d were worked on; want %d of a kind and %d in all, and %d", c.most, len(c.done), ofKind, inAll, mails+reports)
 	}
 }
 
@@ -80,16 +54,16 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 	e := sematest.New(t)
 	newGroup := func() *each.Group {
 		group, err := each.New(e, "jobs", 1, nil)
-		expect.OK(t, err)
-		t.Cleanup(func() { expect.OK(t, group.Close()) })
+		must(t, err)
+		t.Cleanup(func() { must(t, group.Close()) })
 		return group
 	}
 	permit, err := newGroup().Acquire(t.Context(), "mail")
-	expect.OK(t, err)
+	must(t, err)
 	const mails = 300
 	g.add(mail{}, mails, &river.InsertOpts{MaxAttempts: 1})
 	limiter, err := semariver.New(semariver.Limit{Group: newGroup(), Wait: 100 * time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	var done atomic.Int64
 	g.start(limiter, quick(2, func(_ context.Context, job *rivertype.JobRow) error {
 		if job.Kind == "report" {
@@ -98,32 +72,31 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 		return nil
 	}, limiter))
 	const taken = "kind = 'mail' AND metadata->>'snoozes' IS NOT NULL"
-	expect.Until(t, "a mail has waited in vain", func() bool { return g.count(taken) > 0 })
+	until(t, "a mail has waited in vain", func() bool { return g.count(taken) > 0 })
 	g.add(report{}, 10, &river.InsertOpts{MaxAttempts: 1})
-	expect.Until(t, "the reports are done", func() bool { return done.Load() == 10 })
+	until(t, "the reports are done", func() bool { return done.Load() == 10 })
 	// Each that was taken waited for a tenth of a second, or came together with such
 	// a one.
 	if n := g.count(taken); n > mails/2 {
 		t.Errorf("%d of %d jobs were taken; want few", n, mails)
 	}
-	expect.OK(t, permit.Release())
+	must(t, permit.Release())
 	g.allDone(mails + 10)
 }
 
-// The semaphores' server dies: jobs are snoozed, and none has failed.
+// The engine is away: jobs are snoozed, and none has failed.
 func TestOutage(t *testing.T) {
-	g := newGround(t)
-	semaphores := redistest.Start(t)
-	sem, err := sema.New(engineAt(t, "tcp", semaphores.Addr()), "jobs", 3, &sema.Options{Caps: sema.Caps{2}})
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = sem.Close() })
+	g, e := newGround(t), sematest.New(t)
+	sem, err := sema.New(e, "jobs", 3, &sema.Options{Caps: sema.Caps{2}})
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
-	expect.OK(t, err)
-	semaphores.Kill()
+	must(t, err)
+	back := e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
 	g.add(mail{}, 20, &river.InsertOpts{MaxAttempts: 1})
 	g.start(limiter, quick(5, func(context.Context, *rivertype.JobRow) error { return nil }, limiter))
-	expect.Until(t, "jobs go back", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
-	semaphores.Restart()
+	until(t, "jobs go back", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
+	back()
 	g.allDone(20)
 }
 
@@ -133,10 +106,10 @@ func TestLost(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
 	sem, err := sema.New(e, "jobs", 1, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Back: time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	g.add(mail{}, 1, &river.InsertOpts{MaxAttempts: 1})
 	var calls atomic.Int64
 	g.start(limiter, quick(2, func(ctx context.Context, job *rivertype.JobRow) error {
@@ -162,14 +135,14 @@ func TestSemaphore(t *testing.T) {
 	e := sematest.New(t)
 	newSemaphore := func() *sema.Semaphore {
 		sem, err := sema.New(e, "jobs", 1, nil)
-		expect.OK(t, err)
-		t.Cleanup(func() { expect.OK(t, sem.Close()) })
+		must(t, err)
+		t.Cleanup(func() { must(t, sem.Close()) })
 		return sem
 	}
 	permit, err := newSemaphore().Acquire(t.Context())
-	expect.OK(t, err)
+	must(t, err)
 	limiter, err := semariver.New(semariver.Limit{Semaphore: newSemaphore(), Wait: 100 * time.Millisecond})
-	expect.OK(t, err)
+	must(t, err)
 	g.add(mail{}, 300, &river.InsertOpts{MaxAttempts: 2})
 	g.start(limiter, quick(2, func(_ context.Context, job *rivertype.JobRow) error {
 		if job.Attempt == 1 {
@@ -177,12 +150,12 @@ func TestSemaphore(t *testing.T) {
 		}
 		return nil
 	}, limiter))
-	expect.Until(t, "jobs have waited in vain", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
+	until(t, "jobs have waited in vain", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
 	if n := g.count("metadata->>'snoozes' IS NULL"); n < 150 {
 		t.Errorf("%d of 300 jobs were not taken; want most", n)
 	}
-	expect.OK(t, permit.Release())
-	expect.Until(t, "all are done", func() bool {
+	must(t, permit.Release())
+	until(t, "all are done", func() bool {
 		return g.count("state = 'completed' AND attempt = 2 AND array_length(errors, 1) = 1") == 300
 	})
 }
@@ -192,14 +165,14 @@ func TestKeyAndWeight(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
 	group, err := each.New(e, "queues", 5, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, group.Close()) })
+	must(t, err)
+	t.Cleanup(func() { must(t, group.Close()) })
 	limiter, err := semariver.New(semariver.Limit{
 		Group:  group,
 		Key:    func(job *rivertype.JobRow) []string { return []string{job.Queue, "alice"} },
 		Weight: func(job *rivertype.JobRow) int { return 3 * job.Priority },
 	})
-	expect.OK(t, err)
+	must(t, err)
 	g.start(limiter, quick(1, func(context.Context, *rivertype.JobRow) error {
 		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 || held[0].Key != "alice" {
 			t.Errorf("%v are held; want one of weight 3, of alice", held)
@@ -209,13 +182,13 @@ func TestKeyAndWeight(t *testing.T) {
 	g.add(mail{}, 1, nil)
 	g.allDone(1)
 	g.add(mail{}, 1, &river.InsertOpts{MaxAttempts: 1, Priority: 2})
-	expect.Until(t, "what is too heavy has failed", func() bool { return g.count("state = 'discarded'") == 1 })
+	until(t, "what is too heavy has failed", func() bool { return g.count("state = 'discarded'") == 1 })
 }
 
 func TestBadLimits(t *testing.T) {
 	sem, err := sema.New(memengine.New(), "jobs", 1, nil)
-	expect.OK(t, err)
-	defer func() { expect.OK(t, sem.Close()) }()
+	must(t, err)
+	defer func() { must(t, sem.Close()) }()
 	for _, bad := range []semariver.Limit{
 		{},
 		{Semaphore: sem, Back: -1},

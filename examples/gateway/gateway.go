@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/outage"
+	"sema/admit"
 	"sema/semahttp"
 )
 
@@ -65,7 +65,7 @@ func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error)
 		},
 		Wait:   l.wait,
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, Position: "X-Queue-Position", // as clients of such services expect
-		Outage: outage.Local(l.places, 0).After(l.answer),
+		Outage: admit.Local(l.places, 0).After(l.answer),
 	}
 	if err := g.limited.Check(); err != nil {
 		g.close()

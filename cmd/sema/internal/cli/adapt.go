@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
-	"sema/adapt"
 )
 
 const adaptHelp = `Find the limit of a semaphore from the reports of its holders, between --min and
@@ -62,7 +61,7 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	defer at.close()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = adapt.Control(ctx, at.Engine, name, a, func(c sema.Event) {
+	err = decide(ctx, at.Engine, name, a, func(c sema.Event) {
 		var err error
 		if p.json {
 			err = p.writeJSON(adaptedJSON{c.Semaphore, c.From, c.Limit, c.Bad, c.Why})
@@ -80,6 +79,16 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 		return nil
 	}
 	return err
+}
+
+// decide decides about the limit of a semaphore until ctx ends.
+func decide(ctx context.Context, e sema.Engine, name string, a sema.Adapt, told func(sema.Event)) error {
+	s, err := sema.New(e, name, a.Min, &sema.Options{Adapt: &a, Observer: sema.Observer{LimitChanged: told}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	return s.Decide(ctx)
 }
 
 // readAdapt reads MIN:MAX, or report for a process that leaves the limit to others.

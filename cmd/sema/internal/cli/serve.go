@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
-	"sema/adapt"
 	"sema/engine"
 	"sema/internal/rights"
 	"sema/server"
@@ -155,7 +154,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	defer end()
 	for _, a := range adapts {
 		others.Go(func() {
-			_ = adapt.Control(serving, at.Engine, a.name, a.is, func(c sema.Event) { // it ends with serving
+			_ = decide(serving, at.Engine, a.name, a.is, func(c sema.Event) { // it ends with serving
 				log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
 			})
 		})

@@ -1,13 +1,13 @@
-package gate
+package admit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 )
 
-// places are what Local lets requests through by: one of its name, if names are
-// limited, and then one of all.
+// places are what Local lets requests through by: one of its name and then one of all.
 type places struct {
 	mu    sync.Mutex
 	all   chan struct{}
@@ -29,40 +29,40 @@ var errNoPlace = errors.New("no place is free")
 // enter takes a place, until leave is called. It fails with errAnswers when over is
 // closed before.
 func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, o Options) (leave func(), err error) {
-	of, done := p.of(name, o.Policy.places, o.Policy.perKey)
-	for i, c := range of {
-		if err := place(ctx, over, c, o.Wait != NoWait); err != nil {
-			back(of[:i])
-			done()
-			return nil, err
-		}
+	own := p.of(name, o.Outage)
+	if err := place(ctx, over, own.places, o.Wait != NoWait); err != nil {
+		p.done(name, own)
+		return nil, err
 	}
-	return func() { back(of); done() }, nil
+	if err := place(ctx, over, p.all, o.Wait != NoWait); err != nil {
+		<-own.places
+		p.done(name, own)
+		return nil, err
+	}
+	return func() { <-p.all; <-own.places; p.done(name, own) }, nil
 }
 
-// of is where a request of that name has to find a place, in this order, and what
-// to call when it has left. With perKey 0 names are not limited.
-func (p *places) of(name string, all, perKey int) (of []chan struct{}, done func()) {
+// of is the places of a name, until done.
+func (p *places) of(name string, of Policy) *share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
-		p.all, p.named = make(chan struct{}, all), map[string]*share{}
-	}
-	if perKey == 0 {
-		return []chan struct{}{p.all}, func() {}
+		p.all, p.named = make(chan struct{}, of.places), map[string]*share{}
 	}
 	s := p.named[name]
 	if s == nil {
-		s = &share{places: make(chan struct{}, perKey)}
+		s = &share{places: make(chan struct{}, cmp.Or(of.perKey, of.places))}
 		p.named[name] = s
 	}
 	s.users++
-	return []chan struct{}{s.places, p.all}, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if s.users--; s.users == 0 {
-			delete(p.named, name)
-		}
+	return s
+}
+
+func (p *places) done(name string, s *share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.users--; s.users == 0 {
+		delete(p.named, name)
 	}
 }
 
@@ -84,11 +84,5 @@ func place(ctx context.Context, over <-chan struct{}, places chan struct{}, wait
 		return errAnswers
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func back(places []chan struct{}) {
-	for _, c := range places {
-		<-c
 	}
 }

@@ -1,4 +1,4 @@
-package gate
+package admit
 
 import (
 	"context"
@@ -41,7 +41,13 @@ type crowd struct {
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	errs    []error
-	told    []Failed
+	told    []told
+}
+
+// told is what a request was told of the engine.
+type told struct {
+	err      error
+	admitted bool
 }
 
 func newCrowd(t *testing.T, limit int, o Options) *crowd {
@@ -71,8 +77,8 @@ func (c *crowd) back() {
 // held is the weight held.
 func (c *crowd) held() int { return len(c.engine.Held("x")) }
 
-func (c *crowd) asking() Asking {
-	return Asking{
+func (c *crowd) request() Request {
+	return Request{
 		Name: c.key,
 		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
 			c.asked.Add(1)
@@ -82,17 +88,17 @@ func (c *crowd) asking() Asking {
 			}
 			return p, nil
 		},
-		Failed: func(f Failed) {
+		Failed: func(err error, admitted bool) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.told = append(c.told, f)
+			c.told = append(c.told, told{err, admitted})
 		},
 	}
 }
 
 // send sends n requests. An error of one is noted.
 func (c *crowd) send(ctx context.Context, n int) {
-	a := c.asking()
+	a := c.request()
 	for range n {
 		c.wg.Go(func() {
 			p, err := c.gate.Enter(ctx, c.options, a)
@@ -135,14 +141,14 @@ func policyTest(t *testing.T, o Options, limit int, f func(t *testing.T, c *crow
 }
 
 func TestClosed(t *testing.T) {
-	policyTest(t, Options{Policy: Policy{}}, 2, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{}, 2, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
 		c.wg.Wait()
-		if c.most.Load() != 0 || len(c.errs) != 5 || len(c.told) != 5 || c.told[0].Admitted {
+		if c.most.Load() != 0 || len(c.errs) != 5 || len(c.told) != 5 || c.told[0].admitted {
 			t.Errorf("%d ran, %v, told %+v", c.most.Load(), c.errs, c.told)
 		}
-		for _, err := range append(c.errs, c.told[0].Err) {
+		for _, err := range append(c.errs, c.told[0].err) {
 			if !errors.Is(err, sema.ErrEngine) {
 				t.Error(err)
 			}
@@ -151,12 +157,12 @@ func TestClosed(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	policyTest(t, Options{Policy: Open}, 2, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Open}, 2, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if c.running.Load() != 5 || len(c.told) != 5 || !c.told[0].Admitted {
+		if c.running.Load() != 5 || len(c.told) != 5 || !c.told[0].admitted {
 			t.Fatalf("%d run, told %+v", c.running.Load(), c.told)
 		}
 		// Now nobody waits for the engine. It is asked at once, and in each second.
@@ -183,19 +189,19 @@ func TestOpen(t *testing.T) {
 }
 
 func TestLocal(t *testing.T) {
-	policyTest(t, Options{Policy: Local(3, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Local(3, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if c.running.Load() != 3 || len(c.told) != 3 || !c.told[0].Admitted {
+		if c.running.Load() != 3 || len(c.told) != 3 || !c.told[0].admitted {
 			t.Fatalf("%d run, told %+v", c.running.Load(), c.told)
 		}
 		// The other two wait for a place: for a minute from when they came.
 		c.send(t.Context(), 1)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if len(c.errs) != 2 || len(c.told) != 5 || c.told[4].Admitted {
+		if len(c.errs) != 2 || len(c.told) != 5 || c.told[4].admitted {
 			t.Fatalf("failed %v, told %+v", c.errs, c.told)
 		}
 		for _, err := range c.errs {
@@ -220,7 +226,7 @@ func TestLocal(t *testing.T) {
 // The places are for all keys together; those of one key are bounded beside that.
 func TestLocalCountsAllKeysTogether(t *testing.T) {
 	for perKey, want := range map[int][]int64{0: {5, 5, 5}, 2: {2, 4, 5}} {
-		policyTest(t, Options{Policy: Local(5, perKey)}, 100, func(t *testing.T, c *crowd) {
+		policyTest(t, Options{Outage: Local(5, perKey)}, 100, func(t *testing.T, c *crowd) {
 			c.away()
 			for i, key := range []string{"a", "b", "c"} {
 				c.key = key
@@ -242,7 +248,7 @@ func TestLocalCountsAllKeysTogether(t *testing.T) {
 
 // Those that wait for a place when the engine is back ask it.
 func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
-	policyTest(t, Options{Policy: Local(1, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Local(1, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
 		time.Sleep(time.Second)
@@ -259,12 +265,12 @@ func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
 }
 
 func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
-	policyTest(t, Options{Policy: Local(1, 0), Wait: 50 * time.Millisecond}, 1, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Local(1, 0), Wait: 50 * time.Millisecond}, 1, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 1)
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		if c.running.Load() != 1 || len(c.told) != 1 || !c.told[0].Admitted {
+		if c.running.Load() != 1 || len(c.told) != 1 || !c.told[0].admitted {
 			t.Errorf("%d run, %v, told %+v", c.running.Load(), c.errs, c.told)
 		}
 		close(c.leave)
@@ -274,7 +280,7 @@ func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
 // A request that waits in the queue when the engine goes away waits as long as it
 // would have, and then goes on without a permit.
 func TestAQueueThatDoesNotMoveEndsByPolicy(t *testing.T) {
-	policyTest(t, Options{Policy: Open, Wait: 10 * time.Second}, 1, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Open, Wait: 10 * time.Second}, 1, func(t *testing.T, c *crowd) {
 		c.send(t.Context(), 2)
 		synctest.Wait()
 		c.away()
@@ -295,11 +301,11 @@ func TestAQueueThatDoesNotMoveEndsByPolicy(t *testing.T) {
 
 // A request with NoWait takes a permit or a place that is free, and is refused at once otherwise.
 func TestNoWait(t *testing.T) {
-	policyTest(t, Options{Policy: Local(1, 0), Wait: NoWait}, 1, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Local(1, 0), Wait: NoWait}, 1, func(t *testing.T, c *crowd) {
 		refused := func(want error) {
 			t.Helper()
 			began := time.Now()
-			if _, err := c.gate.Enter(t.Context(), c.options, c.asking()); !errors.Is(err, want) || time.Since(began) != 0 {
+			if _, err := c.gate.Enter(t.Context(), c.options, c.request()); !errors.Is(err, want) || time.Since(began) != 0 {
 				t.Errorf("%v after %v, want %v at once", err, time.Since(began), want)
 			}
 		}
@@ -334,7 +340,7 @@ func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 			all.Go(func() {
 				for range 5 {
 					came := time.Now()
-					if p, err := g.Enter(t.Context(), Options{Policy: Open}, tenant(group, i, nil)); err != nil {
+					if p, err := g.Enter(t.Context(), Options{Outage: Open}, tenant(group, i, nil)); err != nil {
 						t.Error(err)
 					} else {
 						Release(p)
@@ -362,9 +368,9 @@ func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 }
 
 // tenant is how a request of a tenant asks. asked may be nil.
-func tenant(group *each.Group, i int, asked *atomic.Int64) Asking {
+func tenant(group *each.Group, i int, asked *atomic.Int64) Request {
 	name := fmt.Sprint("tenant-", i)
-	return Asking{
+	return Request{
 		Name: name,
 		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
 			if asked != nil {
@@ -376,14 +382,14 @@ func tenant(group *each.Group, i int, asked *atomic.Int64) Asking {
 			}
 			return p, nil
 		},
-		Failed: func(Failed) {},
+		Failed: func(error, bool) {},
 	}
 }
 
 // What is known of an outage is forgotten when it is over, whatever asked first.
 func TestManyNamesGoThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 1000, Options{Policy: Local(1, 1)})
+		c := newCrowd(t, 1000, Options{Outage: Local(1, 1)})
 		close(c.leave)
 		names := func(n int) {
 			for i := range n {
@@ -411,7 +417,7 @@ func TestManyNamesGoThroughAnOutage(t *testing.T) {
 // The end of the request's own context, and a permit that is not free, are no outage.
 func TestWhatIsNoFailureOfTheEngine(t *testing.T) {
 	for _, p := range []Policy{{}, Open, Local(5, 0)} {
-		policyTest(t, Options{Policy: p}, 1, func(t *testing.T, c *crowd) {
+		policyTest(t, Options{Outage: p}, 1, func(t *testing.T, c *crowd) {
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			c.send(short, 1)
@@ -464,7 +470,7 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 		all.Go(func() {
 			send := func() time.Duration {
 				came := time.Now()
-				if p, err := g.Enter(expect.Within(t), Options{Policy: Open}, tenant(group, i, &asked)); err != nil {
+				if p, err := g.Enter(expect.Within(t), Options{Outage: Open}, tenant(group, i, &asked)); err != nil {
 					t.Error(err)
 				} else {
 					Release(p)
@@ -518,7 +524,7 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 
 func TestPoliciesReadAsPrograms(t *testing.T) {
 	for want, p := range map[string]Policy{
-		"outage.Closed": {}, "outage.Open": Open, "outage.Local(5, 1)": Local(5, 1), "outage.Open.After(3s)": Open.After(3 * time.Second),
+		"admit.Closed": {}, "admit.Open": Open, "admit.Local(5, 1)": Local(5, 1), "admit.Open.After(3s)": Open.After(3 * time.Second),
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -536,16 +542,16 @@ func TestOptionsOutOfRange(t *testing.T) {
 		{Options{Wait: math.MaxInt64}, ""},
 		{Options{Wait: -2}, "Wait"},
 		{Options{Wait: math.MinInt64}, "Wait"},
-		{Options{Policy: Policy{}.After(time.Hour)}, ""},
-		{Options{Policy: Policy{}.After(-1)}, "time without an answer"},
-		{Options{Policy: Open.After(-1)}, "time without an answer"},
-		{Options{Policy: Local(1, 0)}, ""},
-		{Options{Policy: Local(0, 0)}, "places"},
-		{Options{Policy: Local(-1, 0)}, "places"},
-		{Options{Policy: Local(1_000_000, 1_000_000)}, ""},
-		{Options{Policy: Local(1_000_001, 0)}, "places"},
-		{Options{Policy: Local(2, 3)}, "places per key"},
-		{Options{Policy: Local(2, -1)}, "places per key"},
+		{Options{Outage: Closed.After(time.Hour)}, ""},
+		{Options{Outage: Closed.After(-1)}, "time without an answer"},
+		{Options{Outage: Open.After(-1)}, "time without an answer"},
+		{Options{Outage: Local(1, 0)}, ""},
+		{Options{Outage: Local(0, 0)}, "places"},
+		{Options{Outage: Local(-1, 0)}, "places"},
+		{Options{Outage: Local(1_000_000, 1_000_000)}, ""},
+		{Options{Outage: Local(1_000_001, 0)}, "places"},
+		{Options{Outage: Local(2, 3)}, "places per key"},
+		{Options{Outage: Local(2, -1)}, "places per key"},
 	} {
 		err := c.o.Check("test")
 		refused := &sema.ArgumentError{}
@@ -561,10 +567,10 @@ func TestAnOutageIsOfOneClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
 		away := &engine.Error{Op: "acquire", Name: "x", Err: errors.New("no answer")}
-		asking := Asking{Name: "x", Failed: func(Failed) {}, Acquire: func(context.Context, ...sema.AcquireOption) (Permit, error) {
+		asking := Request{Name: "x", Failed: func(error, bool) {}, Acquire: func(context.Context, ...sema.AcquireOption) (Permit, error) {
 			return nil, fmt.Errorf("%w: %w", away, context.DeadlineExceeded)
 		}}
-		o := Options{Policy: Local(1, 0), Wait: NoWait}
+		o := Options{Outage: Local(1, 0), Wait: NoWait}
 		first, err := g.Enter(t.Context(), o, asking)
 		if err != nil {
 			t.Fatal(err)

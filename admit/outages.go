@@ -1,4 +1,4 @@
-package gate
+package admit
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type outage struct {
 
 // probe is how an engine is asked whether it is back.
 type probe struct {
-	asking   Asking
+	request  Request
 	options  Options
 	patience time.Duration
 	ctx      context.Context
@@ -101,7 +101,7 @@ func (x *outages) probe(p probe) {
 	next := time.Now().Add(askAgain)
 	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
 	defer cancel()
-	permit, err := p.asking.acquire(ctx, p.options, 0)
+	permit, err := p.request.acquire(ctx, p.options, 0)
 	silent := errors.Is(err, sema.ErrEngine)
 	x.mu.Lock()
 	if silent {

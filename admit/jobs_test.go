@@ -1,4 +1,4 @@
-package jobs
+package admit
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"sema"
 	"sema/each"
 	"sema/engine"
@@ -20,29 +18,27 @@ import (
 	"sema/sematest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // limited is a limiter of a Group that is called jobs, in a bubble.
-func limited(t *testing.T, limit int, o *each.Options, l Limit) (*sematest.Engine, *Limiter) {
+func limited(t *testing.T, limit int, o *each.Options, l JobOptions) (*sematest.Engine, *Jobs) {
 	t.Helper()
 	e := sematest.New(t)
 	return e, another(t, e, limit, o, l)
 }
 
 // another is another process's limiter of the same engine.
-func another(t *testing.T, e *sematest.Engine, limit int, o *each.Options, l Limit) *Limiter {
+func another(t *testing.T, e *sematest.Engine, limit int, o *each.Options, l JobOptions) *Jobs {
 	t.Helper()
 	group, err := each.New(e, "jobs", limit, o)
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = group.Close() })
 	l.Group = group
-	limiter, err := New("test", l)
+	limiter, err := NewJobs("test", l)
 	expect.OK(t, err)
 	return limiter
 }
 
 // job is a job of a key that works for so long.
-func (l *Limiter) job(ctx context.Context, key string, d time.Duration) error {
+func (l *Jobs) job(ctx context.Context, key string, d time.Duration) error {
 	return l.Do(ctx, Job{Key: []string{key}, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
 }
 
@@ -55,9 +51,9 @@ func wantPostponed(t *testing.T, err, because error) *Postponed {
 	return p
 }
 
-func TestWaitsAndGoesBack(t *testing.T) {
+func TestAJobWaitsAndGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 1, nil, Limit{Wait: 2 * time.Second, Back: 4 * time.Second})
+		_, l := limited(t, 1, nil, JobOptions{Wait: 2 * time.Second, Back: 4 * time.Second})
 		go l.job(t.Context(), "a", time.Second)
 		synctest.Wait()
 		expect.OK(t, l.job(t.Context(), "a", 10*time.Second)) // waited a second
@@ -80,9 +76,9 @@ func TestWaitsAndGoesBack(t *testing.T) {
 }
 
 // A job that has a deadline of its own goes back before that would make it fail.
-func TestGoesBackBeforeItsDeadline(t *testing.T) {
+func TestAJobGoesBackBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 1, nil, Limit{Wait: time.Minute})
+		_, l := limited(t, 1, nil, JobOptions{Wait: time.Minute})
 		go l.job(t.Context(), "a", time.Hour)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -95,9 +91,9 @@ func TestGoesBackBeforeItsDeadline(t *testing.T) {
 
 // After one has waited in vain only one of its key waits; the others take what is
 // free, and go back at once otherwise. When permits come again, more may wait.
-func TestRoom(t *testing.T) {
+func TestRoomOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 2, nil, Limit{Wait: 10 * time.Second})
+		_, l := limited(t, 2, nil, JobOptions{Wait: 10 * time.Second})
 		ctx := t.Context()
 		var held sync.WaitGroup
 		for range 2 {
@@ -161,9 +157,9 @@ func TestKeysAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWeights(t *testing.T) {
+func TestWeightsOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 3, nil, Limit{})
+		_, l := limited(t, 3, nil, JobOptions{})
 		work := func(context.Context) error { time.Sleep(time.Minute); return nil }
 		go l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 2}, work)
 		synctest.Wait()
@@ -187,13 +183,13 @@ func TestWeights(t *testing.T) {
 
 // Users of one organisation do not hold each other up, until the organisation is full. A job without a
 // key counts for the limit alone.
-func TestPaths(t *testing.T) {
+func TestPathsOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
 		s, err := sema.New(e, "jobs", 3, &sema.Options{Caps: sema.Caps{2, 1}})
 		expect.OK(t, err)
 		defer func() { expect.OK(t, s.Close()) }()
-		l, err := New("test", Limit{Semaphore: s})
+		l, err := NewJobs("test", JobOptions{Semaphore: s})
 		expect.OK(t, err)
 		do := func(d time.Duration, key ...string) error {
 			return l.Do(t.Context(), Job{Key: key, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
@@ -223,9 +219,9 @@ func TestPaths(t *testing.T) {
 }
 
 // A job whose permit is lost is cancelled, and goes back whatever it returns.
-func TestLost(t *testing.T) {
+func TestALostPermitPostponesAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := limited(t, 1, nil, Limit{})
+		e, l := limited(t, 1, nil, JobOptions{})
 		err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
 			e.Lose("jobs/a")
 			<-ctx.Done()
@@ -237,9 +233,9 @@ func TestLost(t *testing.T) {
 }
 
 // One that was held for too long has failed: it would be so again.
-func TestHeldTooLong(t *testing.T) {
+func TestAJobThatHoldsTooLongFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 1, &each.Options{Semaphore: sema.Options{MaxHold: time.Second}}, Limit{})
+		_, l := limited(t, 1, &each.Options{Semaphore: sema.Options{MaxHold: time.Second}}, JobOptions{})
 		err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -254,9 +250,9 @@ func TestHeldTooLong(t *testing.T) {
 
 // While the engine is away jobs go back, and each has kept its worker for Wait at
 // most.
-func TestOutage(t *testing.T) {
+func TestJobsGoBackInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := limited(t, 1, nil, Limit{Wait: time.Second})
+		e, l := limited(t, 1, nil, JobOptions{Wait: time.Second})
 		end := e.Inject(sematest.Fault{Times: sematest.Always, Err: sematest.Unreachable()})
 		for range 3 {
 			began := time.Now()
@@ -272,21 +268,21 @@ func TestOutage(t *testing.T) {
 
 // After its limiter was closed, a job goes back to the queue, for another
 // process.
-func TestClosed(t *testing.T) {
+func TestJobsGoBackWhenClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 1, nil, Limit{})
-		expect.OK(t, l.limit.Group.Close())
+		_, l := limited(t, 1, nil, JobOptions{})
+		expect.OK(t, l.options.Group.Close())
 		wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrClosed)
 	})
 }
 
-func TestBadLimits(t *testing.T) {
+func TestBadJobOptions(t *testing.T) {
 	s, err := sema.New(sematest.New(t), "jobs", 1, nil)
 	expect.OK(t, err)
 	defer func() { expect.OK(t, s.Close()) }()
-	for _, bad := range []Limit{{}, {Semaphore: s, Group: &each.Group{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
+	for _, bad := range []JobOptions{{}, {Semaphore: s, Group: &each.Group{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
 		var argument *sema.ArgumentError
-		if _, err := New("test", bad); !errors.As(err, &argument) || argument.Package != "test" {
+		if _, err := NewJobs("test", bad); !errors.As(err, &argument) || argument.Package != "test" {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -294,7 +290,7 @@ func TestBadLimits(t *testing.T) {
 
 // Long jobs of two keys share a total of one. Those of a come first in the queue and
 // are many more; those of b are worked on all the same.
-func TestNothingStarves(t *testing.T) {
+func TestNoJobStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
 		queue := make(chan string, 1000)
@@ -310,7 +306,7 @@ func TestNothingStarves(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		for range 3 {
-			l := another(t, e, 1, nil, Limit{Back: 10 * time.Second})
+			l := another(t, e, 1, nil, JobOptions{Back: 10 * time.Second})
 			for range 3 {
 				all.Go(func() {
 					for ctx.Err() == nil {

@@ -1,0 +1,211 @@
+package admit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sema"
+	"sema/each"
+)
+
+// NoWait is for Options.Wait: a request that finds nothing free is refused at once.
+const NoWait = time.Duration(-1)
+
+// releasePatience is how long Release waits for the engine.
+const releasePatience = 250 * time.Millisecond
+
+// Options is what requests are admitted under.
+type Options struct {
+	Wait   time.Duration // for a permit or a place; 0: as long as the context lasts; or NoWait
+	Outage Policy        // what happens when the engine does not answer
+}
+
+// Check returns nil if Enter can admit requests under the options, and otherwise the
+// *sema.ArgumentError to refuse them with. pkg is the package that it names for a bad Wait.
+func (o Options) Check(pkg string) error {
+	if o.Wait < 0 && o.Wait != NoWait {
+		return &sema.ArgumentError{Package: pkg, What: "Wait", Value: o.Wait, Want: "0 for the default, NoWait, or more than 0"}
+	}
+	return o.Outage.check()
+}
+
+// Permit is what a request holds while it runs: a *sema.Permit, one that is made of some, or what
+// the request runs by without an engine.
+type Permit interface {
+	Context(parent context.Context) context.Context // ends with parent, and when the permit is lost
+	Err() error                                     // why the permit ended; nil while it is valid
+	Release() error
+}
+
+// Request is how one request asks for its permit.
+type Request struct {
+	// Name is the key of the request, for the places of Local.
+	Name string
+
+	// Acquire waits for the permit, until ctx ends. On an error nothing is held. The options are for
+	// the semaphore that it asks: how long the engine may say nothing, and with NoWait that the request
+	// does not wait. With Open and Local it is called in the background as well, with the values of
+	// the request's context, to learn whether an engine that was away is back.
+	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
+
+	// Failed is told that the engine did not answer for the request: what it said, to this request or
+	// to the last that asked it, and whether the request runs without a permit.
+	Failed func(err error, admitted bool)
+}
+
+// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
+// is for others.
+func (r Request) acquire(ctx context.Context, o Options, answerWithin time.Duration) (Permit, error) {
+	options := []sema.AcquireOption{sema.AnswerWithin(answerWithin)}
+	if o.Wait == NoWait {
+		options = append(options, sema.WaitAtMost(0))
+	}
+	switch p, err := r.Acquire(ctx, options...); {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, errNoPermit
+	default:
+		return p, nil
+	}
+}
+
+var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
+
+// ByKey is how permits are taken by key: of s, where sema.For takes all names of the key; or if s is
+// nil of g, where the first name is that of the Group and the others are the key within its semaphore.
+func ByKey(s *sema.Semaphore, g *each.Group) func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
+	if s != nil {
+		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
+			return s.Acquire(ctx, append(options, sema.For(key...))...)
+		}
+	}
+	return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
+		if len(key) == 0 {
+			key = []string{""} // which is refused
+		}
+		return g.Acquire(ctx, key[0], append(options, sema.For(key[1:]...))...)
+	}
+}
+
+// Gate admits requests that share one engine, and what is known of it. The zero value is ready. It is
+// safe for concurrent use.
+type Gate struct {
+	outages
+	places places
+}
+
+// Enter waits until a request may run, and returns what it holds meanwhile: its permit, or what
+// the policy gave it. Give it back with Release. The error is that of r.Acquire, or of its ctx. The
+// error of a request that the policy refuses, or that finds no place, is a sema.ErrEngine. All
+// requests of a Gate have the same options.
+func (g *Gate) Enter(ctx context.Context, o Options, r Request) (Permit, error) {
+	within := ctx
+	if o.Wait > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, o.Wait)
+		defer cancel()
+	}
+	for {
+		p, err := g.ask(ctx, within, o, r)
+		if err != errAnswers {
+			return p, err
+		}
+	}
+}
+
+// ask is Enter, but fails with errAnswers if the request waited for a place until the
+// engine was back. all is the request's context, and ctx ends with its wait.
+func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, error) {
+	if o.Outage.kind == closed {
+		p, err := r.acquire(ctx, o, o.Outage.after)
+		if errors.Is(err, sema.ErrEngine) && all.Err() == nil {
+			r.Failed(err, false)
+		}
+		return p, err
+	}
+	if over, failure := g.failure(); failure != nil {
+		return g.without(ctx, o, r, failure, over)
+	}
+	patience := cmp.Or(o.Outage.after, quickAnswer)
+	permit, err := r.acquire(ctx, o, patience)
+	if errors.Is(err, each.ErrTooMany) {
+		// Perhaps the others ask an engine that is away: then that is known within patience.
+		if over, failure := g.await(ctx, 2*patience); failure != nil {
+			return g.without(ctx, o, r, failure, over)
+		}
+		permit, err = r.acquire(ctx, o, patience)
+	}
+	switch {
+	case err == nil:
+		return permit, nil
+	case all.Err() != nil:
+		return nil, err
+	case errors.Is(err, sema.ErrEngine):
+		over := g.begin(probe{r, o, patience, context.WithoutCancel(all)}, err)
+		return g.without(ctx, o, r, err, over)
+	case errors.Is(err, sema.ErrBusy):
+		if over, failure := g.failure(); failure != nil { // it waited in a queue that does not move
+			return g.without(ctx, o, r, failure, over)
+		}
+	}
+	return nil, err
+}
+
+// without lets a request through by policy, unless the outage is over before.
+func (g *Gate) without(ctx context.Context, o Options, r Request, failure error, over <-chan struct{}) (Permit, error) {
+	leave := func() {}
+	if o.Outage.kind == local {
+		var err error
+		leave, err = g.places.enter(ctx, over, r.Name, o)
+		if err == errAnswers {
+			return nil, err
+		}
+		if err != nil {
+			r.Failed(failure, false)
+			return nil, fmt.Errorf("%w; without it: %w", failure, err)
+		}
+	}
+	r.Failed(failure, true)
+	return free{leave}, nil
+}
+
+// free is what a request holds that runs without a permit.
+type free struct{ leave func() }
+
+func (free) Context(parent context.Context) context.Context { return parent }
+
+func (free) Err() error { return nil }
+
+func (f free) Release() error {
+	f.leave()
+	return nil
+}
+
+// Overloaded says that what the request held its permit for went badly, for a limit that
+// adapts: see sema.Permit. A permit that has no such method says nothing.
+func Overloaded(p Permit) {
+	if p, ok := p.(interface{ Overloaded() }); ok {
+		p.Overloaded()
+	}
+}
+
+// Release gives back what a request held; call it once. It waits at most 250 ms for an engine that
+// is slow or away: then the release goes on in the background, and what fails there
+// ends with the lease.
+func Release(p Permit) {
+	released := make(chan struct{})
+	go func() {
+		_ = p.Release()
+		close(released)
+	}()
+	late := time.NewTimer(releasePatience)
+	defer late.Stop()
+	select {
+	case <-released:
+	case <-late.C:
+	}
+}
