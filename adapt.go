@@ -184,16 +184,14 @@ func (a *adapting) close(ctx context.Context) (ended func()) {
 	return a.all.Wait
 }
 
-// Decide finds the limit by Options.Adapt until ctx ends, and returns ctx's error. It is for a
-// process that never acquires, beside holders that only report: the first Acquire begins the same in
-// the background. Of several processes that decide, one at a time does. Decide does not make a
-// semaphore: that begins with its holders. It fails with an *ArgumentError without a range of the
-// limit, and with ErrClosed after Close.
+// Decide finds the limit for holders that only report, in a process that never acquires: with Adapt an
+// Acquire begins the same in the background. Of several processes one at a time decides. The error is
+// an *ArgumentError if Adapt has no range, and else that of ctx when it ends, or ErrClosed.
 func (s *Semaphore) Decide(ctx context.Context) error {
 	s.made()
 	a := s.adapt
 	if a == nil || a.leader == nil {
-		return &ArgumentError{What: "range of the limit", Want: "Options.Adapt with Min and Max"}
+		return &ArgumentError{What: "range of the limit", Value: "none", Want: "Options.Adapt with Min and Max"}
 	}
 	within, end := context.WithCancel(ctx)
 	defer end()

@@ -63,11 +63,10 @@ func (x *outages) await(ctx context.Context, most time.Duration) (over <-chan st
 		}
 		begun := x.begun
 		x.mu.Unlock()
-		late := time.NewTimer(most)
-		defer late.Stop()
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
 		select {
 		case <-begun:
-		case <-late.C:
 		case <-ctx.Done():
 		}
 	} else {
