@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/admit"
 	"sema/semahttp"
 )
 

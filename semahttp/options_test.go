@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"sema"
+	"sema/admit"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/admit"
 	"sema/semahttp"
 )
 

@@ -17,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/admit"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
-	"sema/admit"
 	"sema/semahttp"
 	"sema/sematest"
 )

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"sema"
+	"sema/admit"
 	"sema/each"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/admit"
 	"sema/semahttp"
 	"sema/sematest"
 )
