@@ -44,7 +44,6 @@ func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, visitor)) h
 		a := h.visitor(r)
 		switch {
 		case rights.May(a.Who, rights.Read):
-			rights.Admitted(r)
 			f(w, r, a)
 		case h.options.Login == nil:
 			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")

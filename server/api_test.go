@@ -2,12 +2,9 @@ package server_test
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -518,60 +515,6 @@ func TestTheCallersID(t *testing.T) {
 		}
 		if a := <-waiting; a.status != 200 {
 			t.Errorf("%s", a.body)
-		}
-	})
-}
-
-// Lists and pages are compressed for clients that accept gzip. Streams and small answers are
-// not.
-func TestCompression(t *testing.T) {
-	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(200)
-		for range 100 {
-			_, _ = io.WriteString(w, strings.Repeat("<p>a page", 200))
-		}
-	})
-	virtual(t, server.Options{Dashboard: page}, func(t *testing.T, h *testServer) {
-		for i := range 100 {
-			h.want(204, "PUT", fmt.Sprintf("/v1/semaphores/s%d/limit", i), `{"limit":1}`)
-		}
-		get := func(path, accept string) (encoding string, sent int, text []byte) {
-			t.Helper()
-			r, err := http.NewRequest("GET", h.url+path, nil)
-			expect.OK(t, err)
-			r.Header.Set("Accept-Encoding", accept)
-			w, err := h.client.Do(r)
-			expect.OK(t, err)
-			defer func() { _ = w.Body.Close() }()
-			text, err = io.ReadAll(w.Body)
-			expect.OK(t, err)
-			sent = len(text)
-			if w.Header.Get("Content-Encoding") == "gzip" {
-				z, err := gzip.NewReader(bytes.NewReader(text))
-				expect.OK(t, err)
-				text, err = io.ReadAll(z)
-				expect.OK(t, err)
-			}
-			return w.Header.Get("Content-Encoding"), sent, text
-		}
-		for _, path := range []string{"/v1/semaphores", "/", "/v1/openapi.json"} {
-			_, _, plain := get(path, "identity")
-			for _, refuses := range []string{"br", "gzip;q=0", "deflate, gzip;q=0.0"} {
-				if encoding, _, _ := get(path, refuses); encoding != "" {
-					t.Errorf("%s is sent as %s to a client that accepts %s", path, encoding, refuses)
-				}
-			}
-			for _, takes := range []string{"gzip", "br, gzip;q=0.5"} {
-				if encoding, sent, text := get(path, takes); encoding != "gzip" || sent > len(plain)/3 || !bytes.Equal(text, plain) {
-					t.Errorf("%s is sent as %q, %d bytes of %d", path, encoding, sent, len(plain))
-				}
-			}
-		}
-		for _, path := range []string{"/healthz", "/v1/semaphores/s1", "/v1/semaphores/none"} {
-			if encoding, _, text := get(path, "gzip"); encoding != "" || len(text) == 0 {
-				t.Errorf("%s is sent as %q", path, encoding)
-			}
 		}
 	})
 }

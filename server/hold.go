@@ -69,10 +69,6 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	if err != nil {
 		return err
 	}
-	if c := connOf(r); c != nil {
-		setUserTimeout(c.Conn, p.Wish.Lease)
-		defer setUserTimeout(c.Conn, 0) // the connection's next request has no permit
-	}
 	if sayHeld("granted") != nil {
 		return nil
 	}

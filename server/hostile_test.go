@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -11,11 +10,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,7 +20,6 @@ import (
 	"unicode/utf8"
 
 	"sema/access"
-	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
@@ -365,66 +361,6 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// A connection above the limit waits while all others are in use, and replaces one that is
-// idle.
-func TestLimitOfConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := serving(t, server.Options{MaxConns: 2})
-		answered := make(chan string, 10)
-		ask := func(name, text string) net.Conn {
-			c, err := l.Dial(t.Context(), "", "")
-			expect.OK(t, err)
-			go func() {
-				in := bufio.NewReader(c)
-				for {
-					w, err := http.ReadResponse(in, nil)
-					if err != nil {
-						answered <- name + " is closed"
-						return
-					}
-					_ = w.Body.Close()
-					answered <- name + " " + w.Status
-				}
-			}()
-			_, err = io.WriteString(c, text)
-			expect.OK(t, err)
-			synctest.Wait()
-			return c
-		}
-		says := func(want ...string) {
-			t.Helper()
-			synctest.Wait()
-			var got []string // from several connections, in any order
-			for len(answered) > 0 {
-				got = append(got, <-answered)
-			}
-			slices.Sort(got)
-			if slices.Sort(want); !slices.Equal(got, want) {
-				t.Errorf("%q; want %q", got, want)
-			}
-		}
-		acquire := func(id string) string {
-			body := `{"limit":1,"wait_seconds":60,"lease_seconds":60}`
-			return fmt.Sprintf("PUT /v1/semaphores/x/permits/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
-		}
-		const look = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-		first := ask("first", acquire("a"))
-		says("first 200 OK")
-		second := ask("second", acquire("b")) // waits
-		third := ask("third", look)
-		says("first is closed", "third 200 OK")
-		fourth := ask("fourth", acquire("c"))
-		says("third is closed")
-		fifth := ask("fifth", look)
-		says() // both other connections are in use
-		_ = second.Close()
-		says("second is closed", "fifth 200 OK")
-		for _, c := range []net.Conn{first, third, fourth, fifth} {
-			_ = c.Close()
-		}
-	})
-}
-
 const tokenFile = `
 # NAME RIGHT PREFIXES SECRET
 looker  read  *      secret-of-the-looker
@@ -756,51 +692,6 @@ func TestExpired(t *testing.T) {
 			t.Errorf("%s: %v", file, got)
 		}
 	}
-}
-
-// The connection of a live page with a right is in use, so no new connection replaces it. One
-// without a right is replaced.
-func TestALivePageAtTheLimitOfConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New()
-		d, err := dashboard.New(e, &dashboard.Options{Login: func(_ *http.Request, token string) (access.Who, bool) {
-			return access.Who{Right: "read"}, token == "right"
-		}})
-		expect.OK(t, err)
-		l := serving(t, server.Options{MaxConns: 2, Dashboard: d, Closing: d.Close})
-		ask := func(text string) (net.Conn, *bufio.Reader) {
-			c, err := l.Dial(t.Context(), "", "")
-			expect.OK(t, err)
-			_, err = io.WriteString(c, text)
-			expect.OK(t, err)
-			synctest.Wait()
-			return c, bufio.NewReader(c)
-		}
-		const live = "GET /live?of=list HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nCookie: sema_token=%s\r\n\r\n"
-		page, in := ask(fmt.Sprintf(live, "right"))
-		w, err := http.ReadResponse(in, nil)
-		expect.OK(t, err)
-		if w.StatusCode != 200 {
-			t.Fatal(w.Status)
-		}
-		wrong, _ := ask(fmt.Sprintf(live, "wrong"))
-		for range 3 { // each replaces the one before
-			c, in := ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			w, err := http.ReadResponse(in, nil)
-			expect.OK(t, err)
-			_ = w.Body.Close()
-			defer func() { _ = c.Close() }()
-		}
-		time.Sleep(time.Minute)
-		for text := make([]byte, 1000); ; { // everything sent so far
-			if n, err := w.Body.Read(text); err != nil || strings.HasSuffix(string(text[:n]), ":\n\n") {
-				expect.OK(t, err) // the heartbeat after the other connections
-				break
-			}
-		}
-		_, _ = wrong.Close(), page.Close()
-		synctest.Wait()
-	})
 }
 
 // The server refuses a change that it cannot log, and does not execute it.

@@ -10,13 +10,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sema/engines/memengine"
 	"sema/internal/fixture/child"
@@ -27,26 +23,8 @@ import (
 // serverRole is a process with a server and an engine in memory. It prints its address.
 const serverRole = "server"
 
-// serverJob configures such a server.
-type serverJob struct {
-	Files  uint64 // how many files it may open; 0: as many as this process
-	Tokens bool
-}
-
 func init() {
-	child.Role(serverRole, func(job serverJob) error {
-		if job.Files > 0 {
-			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: job.Files, Max: job.Files}); err != nil {
-				return err
-			}
-		}
-		o := &server.Options{}
-		if job.Tokens {
-			var err error
-			if o.Tokens, err = server.ReadTokens(strings.NewReader("boss admin * secret-of-the-boss\n")); err != nil {
-				return err
-			}
-		}
+	child.Role(serverRole, func(struct{}) error {
 		ctx, stop := context.WithCancel(context.Background())
 		go func() {
 			_, _ = child.Order() // returns when the test ends
@@ -58,7 +36,7 @@ func init() {
 		}
 		fmt.Println("at", l.Addr())
 		e := memengine.New()
-		s, err := server.New(e, o)
+		s, err := server.New(e, nil)
 		if err != nil {
 			return err
 		}
@@ -72,8 +50,8 @@ type process struct {
 	addr string
 }
 
-func startProcess(tb testing.TB, job serverJob) *process {
-	p := &process{Tested: child.Run(tb, serverRole, job)}
+func startProcess(tb testing.TB) *process {
+	p := &process{Tested: child.Run(tb, serverRole, struct{}{})}
 	p.Says("at", &p.addr)
 	tb.Cleanup(p.Ends)
 	return p
@@ -112,7 +90,7 @@ func (c *poll) receive(v any) (int, error) {
 // longPolls opens n connections that wait for one permit, each with its own label or without
 // one. It measures the server for a while, and then serves the connections in order.
 func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
-	p := startProcess(tb, serverJob{})
+	p := startProcess(tb)
 	gate, look := p.dial(tb), p.dial(tb)
 	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
 	if status, err := gate.receive(nil); err != nil || status != 200 {
@@ -205,72 +183,4 @@ func BenchmarkLongPolls(b *testing.B) {
 			}
 		})
 	}
-}
-
-// Clients without a right, and clients that send only half a request, cannot use up the files of
-// a server: it still answers other clients.
-func TestHalfRequestsKeepNobodyOut(t *testing.T) {
-	for _, tokens := range []bool{false, true} {
-		p := startProcess(t, serverJob{Files: 1024, Tokens: tokens})
-		for i := range 1100 {
-			c := p.dial(t)
-			path := []string{"/v1/semaphores/x/permits/a", "/healthz", "/v1//x"}[i%3]
-			_, err := fmt.Fprintf(c.conn, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path)
-			expect.OK(t, err)
-		}
-		for range 20 {
-			c := p.dial(t)
-			expect.OK(t, c.conn.SetDeadline(time.Now().Add(10*time.Second))) // a later answer would be an outage
-			_, err := fmt.Fprint(c.conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			expect.OK(t, err)
-			if status, err := c.receive(nil); err != nil || status != 200 {
-				t.Fatal(status, err)
-			}
-		}
-	}
-}
-
-// A client that vanishes without closing its connection, as after a power failure, loses its
-// permit of hold within two leases, long before TCP gives up.
-func TestHoldOfAClientThatVanished(t *testing.T) {
-	const lease = 3 * time.Second
-	p := startProcess(t, serverJob{})
-	c, look := p.dial(t), p.dial(t)
-	expect.OK(t, c.send("POST", "/hold", fmt.Sprintf(`{"limit":1,"lease_seconds":%v}`, lease.Seconds())))
-	r, err := http.ReadResponse(c.in, nil)
-	expect.OK(t, err)
-	line, err := bufio.NewReader(r.Body).ReadString('\n')
-	if err != nil || !strings.Contains(line, `"granted"`) {
-		t.Fatal(line, err)
-	}
-	used := func() int {
-		st := struct {
-			Used int `json:"used"`
-		}{}
-		expect.OK(t, look.send("GET", "", ""))
-		if status, err := look.receive(&st); err != nil || status != 200 {
-			t.Fatal(status, err)
-		}
-		return st.Used
-	}
-	if n := used(); n != 1 {
-		t.Fatalf("%d held", n)
-	}
-	vanish(t, c.conn)
-	began := time.Now()
-	expect.Until(t, "the release of the permit", func() bool { return used() == 0 })
-	t.Logf("given back after %.1f s; the lease is %v", time.Since(began).Seconds(), lease)
-}
-
-// vanish makes the kernel drop all packets for this end of a connection before TCP sees them. So
-// this end does not answer any more.
-func vanish(t *testing.T, c net.Conn) {
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	expect.OK(t, err)
-	var failed error
-	expect.OK(t, raw.Control(func(fd uintptr) {
-		nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
-	}))
-	expect.OK(t, failed)
 }

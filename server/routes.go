@@ -107,9 +107,7 @@ func (s *Server) routes() http.Handler {
 					return err
 				}
 			}
-			t := connUseOf(r)
-			defer t.end()
-			h.ServeHTTP(w, rights.WhenAdmitted(r, t.begin)) // then the connection counts as used
+			h.ServeHTTP(w, r)
 			return nil
 		}}
 	}
@@ -142,11 +140,6 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 			c.who = who.Name
 		}
 		if err == nil {
-			t := connUseOf(r)
-			defer t.end()
-			if one.right != rights.None {
-				t.beginWith(r.Body)
-			}
 			err = one.do(s, w, r, who)
 		}
 		if err != nil {
@@ -177,15 +170,14 @@ func setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	}
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // fails with a test's writer
-	r.Body = &deadlineBody{body: r.Body, c: c, atEnd: func() {}}
+	r.Body = &deadlineBody{body: r.Body, c: c}
 }
 
 // deadlineBody removes the deadline at the end of the body. After that a connection may be
 // silent for as long as its request waits.
 type deadlineBody struct {
-	body  io.ReadCloser
-	c     *http.ResponseController
-	atEnd func() // called at the end of the body
+	body io.ReadCloser
+	c    *http.ResponseController
 }
 
 func (u *deadlineBody) Read(b []byte) (int, error) {
@@ -193,7 +185,6 @@ func (u *deadlineBody) Read(b []byte) (int, error) {
 	if err == io.EOF && u.c != nil {
 		_ = u.c.SetReadDeadline(time.Time{})
 		u.c = nil
-		u.atEnd()
 	}
 	return n, err
 }

@@ -68,8 +68,7 @@ type Options struct {
 	AccessLog bool
 
 	// Dashboard is served at /. It checks rights itself, because browsers send no
-	// bearer tokens. The Handler of package dashboard also tells the server which requests
-	// have a right; their connections count as used, see MaxConns. Default: none.
+	// bearer tokens. Default: none.
 	Dashboard http.Handler
 
 	// Metrics is served at /metrics, to tokens for all names. Default: none.
@@ -86,12 +85,6 @@ type Options struct {
 	// MaxWaiters is how many requests of the JSON API may wait for a permit at a time.
 	// The next one is answered with status 503. Default 20,000, range 1 … 1,000,000.
 	MaxWaiters int
-
-	// MaxConns is how many connections Serve may have open at a time. At that number a
-	// new connection replaces an idle one, for example one without a request or without
-	// a right; if none is idle, it waits. Default 30,000, or three quarters of the files
-	// that the process may open if that is less; range 1 … 1,000,000.
-	MaxConns int
 
 	// TLS configures Serve. It has a certificate or GetCertificate, and allows HTTP/2.
 	// Default: no TLS.
@@ -141,11 +134,9 @@ func New(e sema.Engine, o *Options) (*Server, error) {
 	}
 	options := *o
 	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
-	options.MaxConns = cmp.Or(o.MaxConns, defaultConns())
 	if err := cmp.Or(
 		protocol.Validate("server", e),
 		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
-		engine.ValidateRange("server", "Options.MaxConns", options.MaxConns, 1, 1_000_000),
 	); err != nil {
 		return nil, err
 	}
@@ -206,10 +197,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.path != "" && strings.HasPrefix(r.URL.Path, s.path+"/") {
-		compress(http.StripPrefix(s.path, s.mux), w, r)
+		http.StripPrefix(s.path, s.mux).ServeHTTP(w, r)
 		return
 	}
-	compress(s.mux, w, r)
+	s.mux.ServeHTTP(w, r)
 }
 
 // Close answers all waiting requests with status 503 and Retry-After. A caller that named
@@ -247,22 +238,22 @@ const (
 // Serve answers the requests of l's connections, with limits of time and size, until ctx
 // ends. Then it closes the server: it answers waiting callers and completes running
 // requests, for at most ten seconds, and returns nil. If l fails, it returns that error.
+// A limit on the number of connections is l's: see golang.org/x/net/netutil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnContext: withConn, TLSConfig: s.options.TLS,
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		TLSConfig: s.options.TLS,
 		HTTP2:     &http.HTTP2Config{SendPingTimeout: beat, PingTimeout: writeTime},
 		ConnState: s.stats.connState,
 	}
-	bounded := limitConns(l, s.options.MaxConns)
 	failed := make(chan error, 1)
 	go func() {
-		if h.TLSConfig != nil { // TLS around bounded, so that requests know of it
-			failed <- h.ServeTLS(bounded, "", "")
+		if h.TLSConfig != nil {
+			failed <- h.ServeTLS(l, "", "")
 			return
 		}
-		failed <- h.Serve(bounded)
+		failed <- h.Serve(l)
 	}()
 	select {
 	case err := <-failed:

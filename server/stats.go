@@ -107,6 +107,9 @@ func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, both, err
 }
 
+// Flush is for a wrapper of the dashboard's writer, such as one that compresses: it looks for an http.Flusher.
+func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
@@ -171,7 +174,6 @@ func (s *Server) Families(context.Context) []metrics.Family {
 		gauge("sema.server.waiters", "{request}", "Requests of the JSON API that wait for a permit, or hold one with hold.", s.waiters.Load()),
 		gauge("sema.server.waiters.limit", "{request}", "The largest number of such requests.", int64(s.options.MaxWaiters)),
 		gauge("sema.server.connections", "{connection}", "Open connections, including upgraded ones.", s.stats.conns.Load()+upgraded),
-		gauge("sema.server.connections.limit", "{connection}", "The largest number of open connections.", int64(s.options.MaxConns)),
 		gauge("sema.server.lines", "{connection}", "Upgraded connections, which carry calls of Go clients.", upgraded),
 	}
 }

@@ -38,7 +38,7 @@ func (h *testServer) wantFigures(want map[string]string) {
 }
 
 func TestTheServerTellsOfItself(t *testing.T) {
-	virtual(t, server.Options{MaxWaiters: 7, MaxConns: 70}, func(t *testing.T, h *testServer) {
+	virtual(t, server.Options{MaxWaiters: 7}, func(t *testing.T, h *testServer) {
 		const put, del = `route="PUT /v1/semaphores/{name}/permits/{id}"`, `route="DELETE /v1/semaphores/{name}/permits/{id}"`
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
@@ -59,7 +59,6 @@ func TestTheServerTellsOfItself(t *testing.T) {
 			`sema_server_requests_open{` + put + `}`:                              "1",
 			`sema_server_waiters`:                                                 "1",
 			`sema_server_waiters_limit`:                                           "7",
-			`sema_server_connections_limit`:                                       "70",
 			`sema_server_lines`:                                                   "0",
 			`sema_server_grant_wait_seconds_count`:                                "1",
 			`sema_server_request_duration_seconds_bucket{` + put + `,le="+Inf"}`:  "3",

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/klauspost/compress/gzhttp"
+
 	"sema/access"
 	"sema/dashboard"
 	"sema/internal/rights"
@@ -16,6 +18,10 @@ import (
 // at /metrics, events. The figures want the server before it serves; closing ends them,
 // after the server.
 func mount(at *openEngine, o *server.Options) (f *figures, closing func(), err error) {
+	compressed, err := gzhttp.NewWrapper(gzhttp.ExceptContentTypes([]string{"text/event-stream"})) // a compressor for each live page costs too much memory
+	if err != nil {
+		return nil, nil, err
+	}
 	w, err := watching.New(at.Engine, nil)
 	if err != nil {
 		return nil, nil, err
@@ -33,7 +39,7 @@ func mount(at *openEngine, o *server.Options) (f *figures, closing func(), err e
 		}
 	}
 	f = &figures{watcher: w}
-	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, f, d.Close
+	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, compressed(d), compressed(f), d.Close
 	return f, func() {
 		d.Close()
 		f.close()

@@ -128,7 +128,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer unmount()
-	l, err := net.Listen("tcp", f.listen)
+	l, err := listen(f.listen, mostConns(), vanished)
 	if err != nil {
 		return &exit{exitUnreachable, usage("another --listen", "cannot listen on %s: %v", printable(f.listen, 100), err)}
 	}

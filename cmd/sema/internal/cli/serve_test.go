@@ -190,6 +190,26 @@ func TestServeTellsOfItself(t *testing.T) {
 	}
 }
 
+// Pages are compressed. The stream of a live page is not, and arrives as it is written.
+func TestServeCompresses(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--url", fileURL(t))
+	client := s.browser("")
+	for path, want := range map[string]string{"/": "gzip", "/metrics": "gzip", "/live?of=list": ""} {
+		r, err := http.NewRequestWithContext(expect.Within(t), "GET", s.url+path, nil)
+		expect.OK(t, err)
+		r.Header.Set("Accept-Encoding", "gzip")
+		w, err := client.Do(r)
+		expect.OK(t, err)
+		_, err = io.ReadFull(w.Body, make([]byte, 10)) // a stream has no end
+		_ = w.Body.Close()
+		if got := w.Header.Get("Content-Encoding"); err != nil || w.StatusCode != 200 || got != want {
+			t.Errorf("%s is sent as %q with %s, %v; want %q", path, got, w.Status, err, want)
+		}
+	}
+	s.end()
+}
+
 func get(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}}
