@@ -8,6 +8,5 @@ import (
 
 // DialBy makes the engine open its next connections with dial.
 func (e *Engine) DialBy(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	e.upgraded.dial = dial
 	e.client.Transport.(*http.Transport).DialContext = dial
 }

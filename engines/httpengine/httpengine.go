@@ -80,24 +80,16 @@ func New(rawURL string, o *Options) (*Engine, error) {
 		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: fmt.Sprintf("NAME.SECRET, at most %d characters, the name of 1 to 16 lower-case letters and digits", maxToken)}
 	}
 	random := strings.ToLower(rand.Text()[:13])
-	var secure *tls.Config
-	if u.Scheme == "https" {
-		if secure = o.TLS.Clone(); secure == nil {
-			secure = &tls.Config{}
-		}
-		if secure.ServerName == "" {
-			secure.ServerName = u.Hostname()
-		}
-	}
-	dial := (&net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}).DialContext
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return &Engine{
-		upgraded: connPool{url: u, token: o.Token, tls: secure, dial: dial, never: proxy != nil || err != nil},
+		upgraded: connPool{never: proxy != nil || err != nil},
 		base:     strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + random,
 		client: &http.Client{
 			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: o.TLS,
+				Proxy:               http.ProxyFromEnvironment,
+				DialContext:         (&net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}).DialContext,
+				TLSClientConfig:     o.TLS,
 				TLSHandshakeTimeout: dialTime, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
 				DisableCompression: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
 			},

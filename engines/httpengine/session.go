@@ -88,7 +88,7 @@ func (s *session) send(ctx context.Context, c protocol.Call) (protocol.Reply, *e
 	// own.
 	room := make([]byte, wire.Room, 128+40*len(c.Requests))
 	body := wire.AppendStep(room, &step)
-	answer, failure := s.engine.upgraded.call(ctx, body, s.answer)
+	answer, failure := s.engine.call(ctx, body, s.answer)
 	skip := 1
 	if failure != nil && failure.Err == errNoUpgrade {
 		skip = 0

@@ -3,14 +3,13 @@ package httpengine
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -23,11 +22,6 @@ import (
 // connPool has upgraded connections, which carry calls without the overhead of HTTP. If
 // a proxy before the server does not support them, calls are plain HTTP requests.
 type connPool struct {
-	url   *url.URL
-	token string
-	tls   *tls.Config // nil: no TLS
-	dial  func(ctx context.Context, network, address string) (net.Conn, error)
-
 	mu     sync.Mutex
 	idle   []*upgradedConn // in the order of their last use
 	never  bool            // upgrades do not work
@@ -36,8 +30,9 @@ type connPool struct {
 
 // upgradedConn is an upgraded connection. It carries one call at a time.
 type upgradedConn struct {
-	net.Conn
+	io.WriteCloser
 	in    *bufio.Reader
+	conn  net.Conn // for its deadline
 	used  time.Time
 	until time.Time // the connection's deadline
 }
@@ -54,24 +49,19 @@ const (
 
 var errNoUpgrade = errors.New("the server's connections cannot be upgraded")
 
-// take returns an idle connection to the server, or opens one.
-func (l *connPool) take(ctx context.Context) (*upgradedConn, *engine.Error) {
+// take returns an idle connection, or nil.
+func (l *connPool) take() (c *upgradedConn, never bool) {
 	l.mu.Lock()
-	if l.never {
-		l.mu.Unlock()
-		return nil, &engine.Error{NotExecuted: true, Err: errNoUpgrade}
-	}
+	defer l.mu.Unlock()
 	for n := len(l.idle); n > 0; n = len(l.idle) {
 		c := l.idle[n-1]
 		l.idle = l.idle[:n-1]
 		if time.Since(c.used) < connIdle {
-			l.mu.Unlock()
-			return c, nil
+			return c, false
 		}
 		_ = c.Close()
 	}
-	l.mu.Unlock()
-	return l.open(ctx)
+	return nil, l.never
 }
 
 // put returns a working connection to the pool.
@@ -96,72 +86,56 @@ func (l *connPool) close() {
 	l.idle = nil
 }
 
-// open opens and upgrades a connection.
-func (l *connPool) open(ctx context.Context) (*upgradedConn, *engine.Error) {
+// upgrade opens and upgrades a connection. Each failure says that no call was sent yet.
+func (e *Engine) upgrade(ctx context.Context) (*upgradedConn, *engine.Error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	fail := func(err error) (*upgradedConn, *engine.Error) {
-		failure := noAnswer("", "", err)
-		failure.NotExecuted = true // no call was sent yet
+	defer cancel() // an upgraded connection outlives ctx
+	var conn net.Conn
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(g httptrace.GotConnInfo) { conn = g.Conn }})
+	r, err := e.request(ctx, http.MethodGet, "/v1/engine/calls", nil)
+	if err != nil {
+		return nil, notExecuted("", "", err)
+	}
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", wire.Upgrade)
+	fail := func(failure *engine.Error) (*upgradedConn, *engine.Error) {
+		failure.NotExecuted = true
 		return nil, failure
 	}
-	address := l.url.Host
-	if l.url.Port() == "" {
-		address = net.JoinHostPort(l.url.Hostname(), l.url.Scheme) // a port may be named by the scheme
-	}
-	raw, err := l.dial(ctx, "tcp", address)
+	answer, err := e.client.Do(r)
 	if err != nil {
-		return fail(err)
+		return fail(noAnswer("", "", err))
 	}
-	made := false
-	defer func() {
-		if !made {
-			_ = raw.Close()
-		}
-	}()
-	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })()
-	c := raw
-	if l.tls != nil {
-		c = tls.Client(raw, l.tls) // the first write starts the handshake
-	}
-	head := "GET " + l.url.EscapedPath() + "/v1/engine/calls HTTP/1.1\r\nHost: " + l.url.Host + "\r\nConnection: Upgrade\r\nUpgrade: " + wire.Upgrade + "\r\n"
-	if l.token != "" {
-		head += "Authorization: Bearer " + l.token + "\r\n"
-	}
-	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
-		return fail(err)
-	}
-	in := bufio.NewReader(c)
-	answer, err := http.ReadResponse(in, nil)
-	if err != nil {
-		return fail(err)
-	}
-	if answer.StatusCode == http.StatusSwitchingProtocols && strings.EqualFold(answer.Header.Get("Upgrade"), wire.Upgrade) {
-		made = true
-		return &upgradedConn{Conn: c, in: in}, nil
+	both, writable := answer.Body.(io.ReadWriteCloser)
+	if writable && strings.EqualFold(answer.Header.Get("Upgrade"), wire.Upgrade) {
+		return &upgradedConn{WriteCloser: both, in: bufio.NewReader(both), conn: conn}, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
 	if err != nil {
-		return fail(err)
+		return fail(noAnswer("", "", err))
 	}
-	failure := refused("", "", answer, body)
-	failure.NotExecuted = true
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return nil, failure
+		return fail(refused("", "", answer, body))
 	}
-	l.mu.Lock()
-	l.never = true
-	l.mu.Unlock()
-	return nil, &engine.Error{NotExecuted: true, Err: errNoUpgrade}
+	e.upgraded.mu.Lock()
+	e.upgraded.never = true
+	e.upgraded.mu.Unlock()
+	return nil, notExecuted("", "", errNoUpgrade)
 }
 
 // call sends a call and reads the encoded reply into buffer.
-func (l *connPool) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.Error) {
-	c, failure := l.take(ctx)
-	if failure != nil {
-		return nil, failure
+func (e *Engine) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.Error) {
+	c, never := e.upgraded.take()
+	if never {
+		return nil, notExecuted("", "", errNoUpgrade)
+	}
+	if c == nil {
+		var failure *engine.Error
+		if c, failure = e.upgrade(ctx); failure != nil {
+			return nil, failure
+		}
 	}
 	until, ok := ctx.Deadline()
 	if !ok {
@@ -169,17 +143,17 @@ func (l *connPool) call(ctx context.Context, body, buffer []byte) ([]byte, *engi
 	}
 	if until != c.until { // calls share contexts
 		c.until = until
-		_ = c.SetDeadline(until)
+		_ = c.conn.SetDeadline(until)
 	}
 	stop := func() bool { return true }
 	if _, timed := ctx.(*protocol.Timed); !timed {
-		stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+		stop = context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Now()) })
 	}
 	answer, err := c.exchange(body, buffer)
 	if !stop() || err != nil { // the end of ctx may still change the deadline, or the connection is broken
 		_ = c.Close()
 	} else {
-		l.put(c)
+		e.upgraded.put(c)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
