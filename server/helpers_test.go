@@ -151,6 +151,16 @@ func (h *testServer) try(ctx context.Context, method, path, body string, header 
 	return a, nil
 }
 
+// later sends a PUT that waits. After an error the status of the answer is 0.
+func (h *testServer) later(ctx context.Context, path, body string) <-chan answer {
+	answered := make(chan answer, 1)
+	go func() {
+		a, _ := h.try(ctx, "PUT", path, body)
+		answered <- a
+	}()
+	return answered
+}
+
 // want is do, and checks the status.
 func (h *testServer) want(status int, method, path, body string) answer {
 	h.Helper()

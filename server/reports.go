@@ -2,32 +2,20 @@ package server
 
 import (
 	"context"
-	"net/http"
 
-	"sema/access"
 	"sema/engine"
 	"sema/internal/protocol"
 )
 
-// engineReports answers a Go client with the reports of a semaphore.
-func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	name, err := s.nameOf(r, who)
-	if err != nil {
-		return err
-	}
-	var reports protocol.Reports
-	err = s.withSession(r.Context(), name, func(ctx context.Context, inner protocol.Session) error {
-		reporting, ok := inner.(protocol.Reporting)
-		if !ok {
-			return nil
+// reports returns the reports of a semaphore.
+func (s *Server) reports(ctx context.Context, name string) (all protocol.Reports, err error) {
+	err = s.withSession(ctx, name, func(ctx context.Context, inner protocol.Session) error {
+		if reporting, ok := inner.(protocol.Reporting); ok {
+			all, err = reporting.Reports(ctx)
 		}
-		reports, err = reporting.Reports(ctx)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, reports)
+	return all, err
 }
 
 func checkReport(q *protocol.Request) error {

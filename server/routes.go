@@ -64,8 +64,8 @@ var routes = []route{
 	{"POST", "/v1/engine/step", rights.Read, (*Server).step},
 	{"GET", "/v1/engine/calls", rights.Read, (*Server).calls},
 	{"GET", "/v1/engine/news", rights.Read, (*Server).news},
-	{"GET", "/v1/engine/state", rights.Read, (*Server).engineState},
-	{"GET", "/v1/engine/reports", rights.Read, (*Server).engineReports},
+	{"GET", "/v1/engine/state", rights.Read, reading((*Server).look)},
+	{"GET", "/v1/engine/reports", rights.Read, reading((*Server).reports)},
 	{"GET", "/v1/engine/list", rights.Read, (*Server).engineList},
 	{"DELETE", "/v1/engine/sessions/{client}", rights.Read, (*Server).endSession},
 }

@@ -245,17 +245,9 @@ func TestOneIDAtTwoServersIsOnePermit(t *testing.T) {
 		v, _ := open()
 		u.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
 		ctx, cancel := context.WithCancel(context.Background())
-		broken := make(chan struct{})
-		go func() {
-			defer close(broken)
-			_, _ = u.try(ctx, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":600}`)
-		}()
+		broken := u.later(ctx, "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":600}`)
 		u.waiting("x", 1)
-		answered := make(chan answer, 1)
-		go func() {
-			a, _ := v.try(context.Background(), "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":600}`)
-			answered <- a
-		}()
+		answered := v.later(t.Context(), "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":600}`)
 		synctest.Wait()
 		u.waiting("x", 1) // the same ticket
 		cancel()
@@ -283,11 +275,7 @@ func TestOneIDWithAnotherKeyAtAnotherServer(t *testing.T) {
 		v, _ := open()
 		const x = "/v1/semaphores/x"
 		u.want(200, "PUT", x+"/permits/gate", `{"limit":3,"weight":3,"lease_seconds":600}`)
-		answered := make(chan answer, 1)
-		go func() {
-			a, _ := u.try(context.Background(), "PUT", x+"/permits/a", `{"limit":3,"weight":2,"key":["acme","alice"],"wait_seconds":600}`)
-			answered <- a
-		}()
+		answered := u.later(t.Context(), x+"/permits/a", `{"limit":3,"weight":2,"key":["acme","alice"],"wait_seconds":600}`)
 		u.waiting("x", 1)
 		u.want(204, "POST", x+"/pause", ``) // the engine drops no ticket meanwhile
 		u.want(204, "PUT", x+"/keys/acme/alice", `{"cap":1}`)
@@ -318,21 +306,14 @@ func TestPoolsAtTwoServers(t *testing.T) {
 				t.Errorf("%s", a.body)
 			}
 		}
-		answered := make(chan answer, 1)
-		go func() {
-			a, _ := v.try(context.Background(), "PUT", x+"/permits/b", gpu)
-			answered <- a
-		}()
+		answered := v.later(t.Context(), x+"/permits/b", gpu)
 		v.waiting("x", 1)
 		u.want(200, "PUT", x+"/permits/c", `{"limit":9,"take":{"db":3}}`)
 		v.want(204, "DELETE", x+"/permits/a", ``)
 		if a := <-answered; a.status != 200 || !strings.Contains(string(a.body), `"takes":{"gpu":1}`) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		go func() {
-			a, _ := u.try(context.Background(), "PUT", x+"/permits/d", strings.Replace(gpu, `"take":{"gpu":1}`, `"take":{"db":1,"gpu":1}`, 1))
-			answered <- a
-		}()
+		answered = u.later(t.Context(), x+"/permits/d", strings.Replace(gpu, `"take":{"gpu":1}`, `"take":{"db":1,"gpu":1}`, 1))
 		u.waiting("x", 1)
 		u.want(204, "POST", x+"/pause", ``) // the engine drops no ticket meanwhile
 		v.want(204, "PUT", x+"/limit", `{"limit":9,"pools":{"gpu":0}}`)

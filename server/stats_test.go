@@ -44,13 +44,7 @@ func TestTheServerTellsOfItself(t *testing.T) {
 		h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
 		h.want(400, "PUT", "/v1/semaphores/x/permits/b", `{"limit":0}`)
 		h.want(405, "PATCH", "/v1/semaphores/x", ``)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			if a, err := h.try(context.Background(), "PUT", "/v1/semaphores/x/permits/w", `{"limit":1,"wait_seconds":600}`); err != nil || a.status != 200 {
-				t.Errorf("%d %v", a.status, err)
-			}
-		}()
+		answered := h.later(t.Context(), "/v1/semaphores/x/permits/w", `{"limit":1,"wait_seconds":600}`)
 		h.waiting("x", 1)
 		h.wantFigures(map[string]string{
 			`sema_server_requests_total{` + put + `,code="2xx"}`:                  "1",
@@ -66,7 +60,9 @@ func TestTheServerTellsOfItself(t *testing.T) {
 		})
 		time.Sleep(20 * time.Second)
 		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
-		<-ended
+		if a := <-answered; a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 		h.wantFigures(map[string]string{
 			`sema_server_requests_open{` + put + `}`:                "0",
 			`sema_server_waiters`:                                   "0",

@@ -125,17 +125,19 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.
 	return nil
 }
 
-// engineState answers a Go client with a snapshot of a semaphore.
-func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	name, err := s.nameOf(r, who)
-	if err != nil {
-		return err
+// reading makes the handler that answers a Go client with what read returns about a semaphore.
+func reading[T any](read func(*Server, context.Context, string) (T, error)) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
+		name, err := s.nameOf(r, who)
+		if err != nil {
+			return err
+		}
+		v, err := read(s, r.Context(), name)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, v)
 	}
-	st, err := s.look(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, st)
 }
 
 // engineList answers with the names of all semaphores that the client may see.
