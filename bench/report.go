@@ -1,275 +1,182 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
+	"io"
 	"maps"
+	"math"
+	"os"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"text/template"
 	"time"
-
-	"sema/internal/measure"
-	"sema/lab/page"
 )
 
-var (
-	//go:embed bench.md.tmpl
-	benchWords string
-	//go:embed data.md.tmpl
-	dataWords string
-)
+// spread is the median of some numbers, and its bounds with a confidence of 95 %.
+type spread struct{ low, median, high float64 }
 
-// write makes bench.md, data/bench.md and the charts in a directory.
-func write(r *results, docs string) error {
-	files, err := render(r)
-	if err != nil {
-		return err
+func spreadOf(all []float64) spread {
+	if len(all) == 0 {
+		return spread{}
 	}
-	return page.Write(docs, files)
+	slices.Sort(all)
+	n := float64(len(all))
+	at := func(i float64) float64 { return all[int(min(n-1, max(0, i)))] }
+	return spread{at((n - 1.96*math.Sqrt(n)) / 2), at(n / 2), at((n + 1.96*math.Sqrt(n)) / 2)}
 }
 
-// render makes the files that write writes, by name. All text is in the
-// templates, every figure is of the run.
-func render(r *results) (map[string][]byte, error) {
-	for _, c := range r.Scenarios {
-		for _, s := range c.Contestants {
-			if _, err := find(s.Name); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
+// show shows a spread, each number by f.
+func (s spread) show(f func(float64) string) string {
+	if s.median == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", f(s.median), f(s.low), f(s.high))
+}
+
+// each is the time that passes for each pair.
+func (p played) each() float64 { return float64(p.Took) / float64(p.Pairs) }
+
+// pair is the spread of the times for each pair.
+func (l *lane) pair() spread {
+	var all []float64
+	for _, p := range l.turns {
+		all = append(all, p.each())
+	}
+	return spreadOf(all)
+}
+
+// over is the spread of l's time over that of another lane, lap by lap: what slowed down the machine slowed down both.
+func (l *lane) over(other *lane) spread {
+	var all []float64
+	for i := range min(len(l.turns), len(other.turns)) {
+		all = append(all, l.turns[i].each()/other.turns[i].each())
+	}
+	return spreadOf(all)
+}
+
+func (l *lane) cpu() float64 {
+	var used, pairs float64
+	for _, p := range l.turns {
+		used += float64(p.CPU)
+		pairs += float64(p.Pairs)
+	}
+	if pairs == 0 {
+		return 0
+	}
+	return used / pairs
+}
+
+// quantile is the shortest wait that a share of all waits do not exceed, as text.
+func (h histogram) quantile(share float64) string {
+	var all, below int64
+	for _, n := range h {
+		all += n
+	}
+	for _, wait := range slices.Sorted(maps.Keys(h)) {
+		if below += h[wait]; float64(below) >= share*float64(all) {
+			return duration(float64(wait), 2)
 		}
 	}
-	files := map[string][]byte{}
-	for name, words := range map[string]string{"bench.md": benchWords, "data/bench.md": dataWords} {
-		text, err := page.Fill(words, template.FuncMap{
-			"scenario": r.section, "verdict": verdict, "shortest": shortest, "peers": func() []peer { return all },
-			"ms":       func(ms int64) string { return measure.Duration(float64(ms) * float64(time.Millisecond)) },
-			"versions": func() string { return pairs(r.Versions, " ", ", ") },
-			"leftOut":  func() string { return pairs(r.LeftOut, ": ", "; ") },
-		}, r)
-		if err != nil {
-			return nil, err
-		}
-		files[name] = text
-	}
-	for _, d := range drawings {
-		svg, err := d.chart(r).SVG()
-		if err != nil {
-			return nil, err
-		}
-		files[d.file] = svg
-	}
-	return files, nil
+	return ""
 }
 
-func pairs(m map[string]string, between, after string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, name+between+m[name])
+// digits shows n digits that count, or more before the point.
+func digits(f float64, n int) string {
+	if f == 0 {
+		return "0"
 	}
-	return strings.Join(all, after)
+	return fmt.Sprintf("%.*f", max(0, n-1-int(math.Floor(math.Log10(f)))), f)
 }
 
-// find returns a scenario of the run, or nil.
-func (r *results) find(name string) *measure.Case {
-	for _, c := range r.Scenarios {
-		if c.Name == name {
-			return c
+func times(f float64) string { return digits(f, 3) }
+
+// took shows a time for each pair.
+func took(ns float64) string { return duration(ns, 3) }
+
+// duration shows nanoseconds, n digits of them.
+func duration(ns float64, n int) string {
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"s", time.Second}, {"ms", time.Millisecond}, {"µs", time.Microsecond}} {
+		if ns >= float64(unit.size) {
+			return digits(ns/float64(unit.size), n) + " " + unit.name
 		}
 	}
-	return nil
+	return digits(ns, n) + " ns"
 }
 
-// section is a scenario on the page: who won, and the table.
-func (r *results) section(name string) (string, error) {
-	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
-	if i < 0 {
-		return "", fmt.Errorf("unknown scenario %q", name)
+// table writes a scene's figures.
+func (f figure) table(w io.Writer) {
+	fmt.Fprintf(w, "### %s (`%s`)\n\n", f.title, f.name)
+	if f.note != "" {
+		fmt.Fprintf(w, "%s\n\n", f.note)
 	}
-	text := "### " + scenarios[i].title + " (`" + name + "`)\n\n"
-	c := r.find(name)
-	if c == nil {
-		return text + "Not part of this run.\n", nil
-	}
-	return text + verdict(c) + "\n\n<details markdown=\"1\"><summary>All contestants</summary>\n\n" + table(c) + "\n</details>\n", nil
-}
-
-// The columns of the tables. The shortest waits and the highest rate are set in
-// bold.
-var (
-	rate    = measure.Column{Head: "pairs/s", Figure: measure.Rate, Show: measure.Count, Range: true}
-	percent = measure.Column{Head: "of possible", Figure: measure.Possible, Show: measure.Percent, Range: true}
-	p99     = measure.Column{Head: "p99 wait", Figure: measure.P99, Show: measure.Duration, Range: true}
-	longest = measure.Column{Head: "longest wait", Figure: measure.Longest, Show: measure.Duration}
-	took    = measure.Column{Head: "time/pair", Figure: measure.Took, Show: measure.Duration, Range: true}
-
-	columns = []measure.Column{
-		rate, {Head: "× `sema`", Figure: measure.Rate, Show: measure.Times, Range: true, Versus: 1}, percent,
-		{Head: "p50 wait", Figure: measure.P50, Show: measure.Duration}, p99, longest, {Head: "CPU/pair", Figure: measure.CPU, Show: measure.Duration},
-	}
-	memoryColumns = []measure.Column{
-		took, {Head: "× `sema-memory`", Figure: measure.Rate, Show: measure.Times, Range: true, Versus: 1},
-		{Head: "allocations/pair", Figure: measure.Allocs, Show: func(f float64) string { return fmt.Sprintf("%.1f", f) }},
-	}
-)
-
-// lapColumns are those of scenarios in laps.
-var lapColumns = []measure.Column{
-	{Head: "p10", Timed: func(t measure.Timed) measure.Spread { return t.P10 }, Show: measure.Duration},
-	{Head: "p50", Timed: func(t measure.Timed) measure.Spread { return t.P50 }, Show: measure.Duration, Range: true},
-	{Head: "p90", Timed: func(t measure.Timed) measure.Spread { return t.P90 }, Show: measure.Duration},
-	{Head: "its p50 ÷ that of sema", Timed: func(t measure.Timed) measure.Spread { return t.Ratio }, Show: measure.Times, Range: true, Versus: 1},
-	{Head: "median script", Timed: func(t measure.Timed) measure.Spread { return measure.SpreadOf(t.ScriptP50NS) }, Show: measure.Duration},
-}
-
-func inMemory(c *measure.Case) bool {
-	return len(c.Contestants) > 0 && c.Contestants[0].Name == "sema-memory"
-}
-
-// table is what everybody did.
-func table(c *measure.Case) string {
-	shown := columns
-	if inMemory(c) {
-		shown = memoryColumns
-	}
-	if c.Laps > 0 {
-		shown = lapColumns
-	}
-	if c.HoldUS == 0 {
-		shown = slices.DeleteFunc(slices.Clone(shown), func(k measure.Column) bool { return k.Head == percent.Head })
-	}
-	fastest, _ := best(c, measure.Rate, 1)
-	marked := map[string]string{rate.Head: fastest.Name, took.Head: fastest.Name}
-	for _, k := range []measure.Column{p99, longest} {
-		winner, _ := best(c, k.Figure, -1)
-		marked[k.Head] = winner.Name
-	}
-	var b strings.Builder
-	b.WriteString("| |")
-	for _, k := range shown {
-		b.WriteString(" " + k.Head + " |")
-	}
-	b.WriteString(" |\n|---|" + strings.Repeat("---:|", len(shown)) + "---|\n")
-	for _, s := range c.Contestants {
-		name := "`" + s.Name + "`"
-		if isKind(s, yardstick) {
-			name = "*" + name + "*"
+	fmt.Fprintf(w, "| | a pair takes | × `%s` | CPU | p50 wait | p99 wait | longest wait |\n|---|---:|---:|---:|---:|---:|---:|\n", f.lanes[0].who)
+	for i, l := range f.lanes {
+		ratio := ""
+		if i > 0 {
+			ratio = l.over(f.lanes[0]).show(times)
 		}
-		b.WriteString("| " + name + " |")
-		for _, k := range shown {
-			text := k.Text(k.Of(*c, s))
-			if marked[k.Head] == s.Name {
-				text = "**" + text + "**"
-			}
-			b.WriteString(" " + text + " |")
-		}
-		b.WriteString(" " + remarks(c, s) + " |\n")
-	}
-	return b.String()
-}
-
-// remarks are what a reader has to know about the figures of a row.
-func remarks(c *measure.Case, s measure.Series) string {
-	var all []string
-	if s.Failed != "" {
-		all = append(all, "failed: "+strings.ReplaceAll(s.Failed, "|", "/"))
-	}
-	if n := mostHeld(s); n > int64(c.Limit) {
-		all = append(all, fmt.Sprintf("over the limit: %d at once", n))
-	}
-	var unserved int64
-	for _, r := range s.Rounds {
-		unserved += r.Unserved
-	}
-	if unserved > 0 {
-		all = append(all, strconv.FormatInt(unserved, 10)+" callers not served in time")
-	}
-	return strings.Join(all, "; ")
-}
-
-// mostHeld is the most permits that one process held at once.
-func mostHeld(s measure.Series) (most int64) {
-	for _, r := range s.Rounds {
-		most = max(most, r.MaxHeld)
-	}
-	return most
-}
-
-func isKind(s measure.Series, k kind) bool {
-	p, err := find(s.Name)
-	return err == nil && p.kind == k
-}
-
-// best is the contestant with the largest figure, or with sign -1 the smallest.
-// Who let in more than the limit, limits nothing, or failed, does not compete.
-func best(c *measure.Case, figure measure.Figure, sign float64, except ...string) (winner measure.Series, ok bool) {
-	for _, s := range c.Contestants {
-		if s.Failed != "" || len(s.Rounds) == 0 || isKind(s, yardstick) || mostHeld(s) > int64(c.Limit) || slices.Contains(except, s.Name) {
+		if l.failed != "" {
+			fmt.Fprintf(w, "| `%s` | failed: %s | | | | | |\n", l.who, l.failed)
 			continue
 		}
-		if !ok || sign*c.Spread(s, figure).Median > sign*c.Spread(winner, figure).Median {
-			winner, ok = s, true
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s | %s |\n", l.who, l.pair().show(took), ratio, took(l.cpu()),
+			l.waits.quantile(0.5), l.waits.quantile(0.99), l.waits.quantile(1))
+	}
+	fmt.Fprintln(w)
+}
+
+// compared writes how fast this checkout is beside the other one.
+func compared(w io.Writer, figures []figure, other string) {
+	fmt.Fprintf(w, "| scene | contestant | a pair takes | in %s | speed ÷ speed there | p99 wait | there |\n|---|---|---:|---:|---:|---:|---:|\n", other)
+	for _, f := range figures {
+		for i := 0; i+1 < len(f.lanes); i += 2 {
+			l, there := f.lanes[i], f.lanes[i+1]
+			if failed := l.failed + there.failed; failed != "" {
+				fmt.Fprintf(w, "| %s | %s | failed: %s | | | | |\n", f.name, l.who, failed)
+				continue
+			}
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", f.name, l.who, l.pair().show(took), there.pair().show(took),
+				there.over(l).show(times), l.waits.quantile(0.99), there.waits.quantile(0.99))
 		}
 	}
-	return winner, ok
 }
 
-// verdict says who did most, in words.
-func verdict(c *measure.Case) string {
-	if len(c.Contestants) == 0 {
-		return "Nobody took part."
+// page writes docs/data/bench.md.
+func page(w io.Writer, figures []figure, length time.Duration) {
+	fmt.Fprint(w, `<!-- Made by `+"`make bench`"+`. -->
+# The bench's figures
+
+[bench.md](../bench.md) says what follows from them.
+
+- The contestants of a table take turns of milliseconds, in processes of their own. Each lap has them in another order.
+- A pair is acquire, work, release. Its time is a turn's length over the number of pairs of all callers: the median of the turns
+  (and its bounds with a confidence of 95 %). × compares two turns of the same lap: less is faster.
+- A wait is the time of an acquire, round trips included. The longest shows callers that starve; the p99 hides them.
+- CPU is that of a contestant's processes for a pair, without the server.
+
+`)
+	fmt.Fprint(w, "## The scenes\n\n")
+	for _, f := range figures {
+		f.table(w)
 	}
-	base := c.Contestants[0]
-	if c.Laps > 0 {
-		return quickest(c)
+	fmt.Fprint(w, "## The contestants\n\n| name | what it is |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(contestants)) {
+		fmt.Fprintf(w, "| `%s` | %s |\n", name, contestants[name].what)
 	}
-	winner, _ := best(c, measure.Rate, 1)
-	other, ok := best(c, measure.Rate, 1, base.Name)
-	beside := c.Ratio(other, base, measure.Rate)
-	times := measure.Column{Show: measure.Times, Range: true}.Text(beside)
-	switch {
-	case !ok && winner.Name == base.Name:
-		return fmt.Sprintf("Only `%s` did it.", base.Name)
-	case !ok:
-		return "Nobody did it."
-	case base.Failed != "":
-		return fmt.Sprintf("**`%s` wins.** `%s` failed.", other.Name, base.Name)
-	case beside.Min > 1:
-		return fmt.Sprintf("**`%s` wins:** %s times what `%s` did.", other.Name, times, base.Name)
-	case beside.Max < 1:
-		return fmt.Sprintf("**`%s` wins;** next is `%s`, which did %s times as much.", base.Name, other.Name, times)
-	}
-	return fmt.Sprintf("No clear winner: `%s` did %s times what `%s` did.", other.Name, times, base.Name)
+	fmt.Fprintf(w, "\n%s, %d processors, %s, %s; turns of %v in all for each contestant of a scene; servers on the same machine.\n",
+		processor(), runtime.NumCPU(), runtime.GOOS, runtime.Version(), length)
 }
 
-// quickest says of a scenario in laps whose pairs took least.
-func quickest(c *measure.Case) string {
-	base := c.Contestants[0]
-	var next measure.Series
-	for _, s := range c.Contestants[1:] {
-		if !isKind(s, yardstick) && (next.Timed == nil || s.Timed.P50.Median < next.Timed.P50.Median) {
-			next = s
-		}
+// processor is what this machine has, as far as it is told.
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
 	}
-	if next.Timed == nil {
-		return fmt.Sprintf("Only `%s` did it.", base.Name)
-	}
-	times := lapColumns[3].Text(next.Timed.Ratio)
-	switch ratio := next.Timed.Ratio; {
-	case ratio.Max < 1:
-		return fmt.Sprintf("**`%s` wins:** its pairs took %s times as long as those of `%s`.", next.Name, times, base.Name)
-	case ratio.Min > 1:
-		return fmt.Sprintf("**`%s` wins;** pairs of `%s`, which is next, took %s times as long.", base.Name, next.Name, times)
-	}
-	return fmt.Sprintf("No clear winner: pairs of `%s` took %s times as long as those of `%s`.", next.Name, times, base.Name)
-}
-
-// shortest is who has the shortest p99, or longest, wait.
-func shortest(c *measure.Case, wait string) string {
-	winner, ok := best(c, map[string]measure.Figure{"p99": measure.P99, "longest": measure.Longest}[wait], -1)
-	if !ok || inMemory(c) || c.Laps > 0 {
-		return "–"
-	}
-	return "`" + winner.Name + "`"
+	_, rest, _ := strings.Cut(string(text), "model name")
+	name, _, _ := strings.Cut(strings.TrimLeft(rest, "\t: "), "\n")
+	return name
 }
