@@ -16,9 +16,9 @@ const (
 	lease     = 5 * time.Second // of the permit to decide
 )
 
-// Adapting is a fleet that shares one semaphore, whose limit internal/adapt finds.
-type Adapting struct {
-	model       Model
+// fleet is processes that share one semaphore, whose limit internal/adapt finds.
+type fleet struct {
+	model       model
 	controllers []*leader
 	limit, used int
 	now         time.Duration
@@ -44,102 +44,95 @@ type report struct {
 	totals protocol.Totals
 }
 
-// NewAdapting is such a fleet.
-func NewAdapting(m Model) *Adapting {
-	a := &Adapting{model: m, reported: map[string]report{}, limit: start, least: start, most: start}
-	for i := range max(1, m.Leaders) {
-		a.controllers = append(a.controllers, a.leader(time.Duration(i)*adapt.Window/3))
+func newFleet(m model) *fleet {
+	f := &fleet{model: m, reported: map[string]report{}, limit: start, least: start, most: start}
+	for i := range max(1, m.leaders) {
+		f.controllers = append(f.controllers, f.leader(time.Duration(i)*adapt.Window/3))
 	}
-	return a
+	return f
 }
 
 // leader is a controller that begins at a time.
-func (a *Adapting) leader(at time.Duration) *leader {
-	return &leader{Controller: adapt.Controller{Min: smallest, Max: largest}, due: at, ends: at + a.model.Reign}
+func (f *fleet) leader(at time.Duration) *leader {
+	return &leader{Controller: adapt.Controller{Min: smallest, Max: largest}, due: at, ends: at + f.model.reign}
 }
 
-// Limit implements Fleet.
-func (a *Adapting) Limit() int { return a.limit }
-
-// Free implements Fleet.
-func (a *Adapting) Free(int) bool { return a.used < a.limit }
-
-// Begin implements Fleet.
-func (a *Adapting) Begin(p int, waited bool) {
-	a.used++
+// begin is called when a call of a process begins.
+func (f *fleet) begin(p int, waited bool) {
+	f.used++
 	if waited {
-		a.totals[p].Waited++
+		f.totals[p].Waited++
 	}
 }
 
-// End implements Fleet.
-func (a *Adapting) End(p int, took time.Duration, bad bool) {
-	a.used--
-	if a.model.Each {
+// end is called when one has ended.
+func (f *fleet) end(p int, took time.Duration, bad bool) {
+	f.used--
+	if f.model.each {
 		defer func() {
-			a.ended++
-			a.late = append(a.late, report{strconv.Itoa(a.ended), a.now, a.totals[p]})
-			a.totals[p] = protocol.Totals{}
+			f.ended++
+			f.late = append(f.late, report{strconv.Itoa(f.ended), f.now, f.totals[p]})
+			f.totals[p] = protocol.Totals{}
 		}()
 	}
-	if bad || p < a.model.Liars {
-		a.totals[p].Bad += took.Microseconds()
+	if bad || p < f.model.liars {
+		f.totals[p].Bad += took.Microseconds()
 	} else {
-		a.totals[p].Good += took.Microseconds()
+		f.totals[p].Good += took.Microseconds()
 	}
 }
 
-// Now implements Fleet: processes report, and controllers decide.
-func (a *Adapting) Now(at time.Duration, rng *rand.Rand) time.Duration {
-	a.now = at
+// step lets processes report and controllers decide, and returns when it has to be called again.
+func (f *fleet) step(at time.Duration, rng *rand.Rand) time.Duration {
+	f.now = at
 	dead := 0
-	if a.model.Mute != nil {
-		dead = a.model.Mute(at)
+	if f.model.mute != nil {
+		dead = f.model.mute(at)
 	}
 	next := at + time.Hour
-	for p, due := range a.due {
+	for p, due := range f.due {
 		if at == 0 {
-			a.due[p] = time.Duration(rng.Int64N(int64(reporting)))
+			f.due[p] = time.Duration(rng.Int64N(int64(reporting)))
 		} else if due <= at {
-			if p < processes-dead && !a.model.Each {
-				a.late = append(a.late, report{strconv.Itoa(p), at + a.model.Late + time.Duration(rng.Int64N(int64(10*time.Millisecond))), a.totals[p]})
+			if p < processes-dead && !f.model.each {
+				f.late = append(f.late, report{strconv.Itoa(p), at + f.model.late + time.Duration(rng.Int64N(int64(10*time.Millisecond))), f.totals[p]})
 			}
-			a.due[p] += reporting
+			f.due[p] += reporting
 		}
-		next = min(next, a.due[p])
+		next = min(next, f.due[p])
 	}
-	for i, l := range a.controllers {
+	for i, l := range f.controllers {
 		if l.due <= at {
-			a.decide(l, at)
+			f.decide(l, at)
 			l.due += adapt.Window
 		}
-		if a.model.Reign > 0 && l.ends <= at {
-			l = a.leader(at + lease)
-			a.controllers[i] = l
+		if f.model.reign > 0 && l.ends <= at {
+			l = f.leader(at + lease)
+			f.controllers[i] = l
 		}
 		next = min(next, l.due)
 	}
 	return next
 }
 
-func (a *Adapting) decide(l *leader, at time.Duration) {
-	rest := a.late[:0]
-	for _, r := range a.late {
+func (f *fleet) decide(l *leader, at time.Duration) {
+	rest := f.late[:0]
+	for _, r := range f.late {
 		if r.seen <= at {
-			a.reported[r.client] = r
+			f.reported[r.client] = r
 		} else {
 			rest = append(rest, r)
 		}
 	}
-	a.late = rest
+	f.late = rest
 	totals := map[string]protocol.Totals{}
-	for client, r := range a.reported {
+	for client, r := range f.reported {
 		if at-r.seen < time.Minute {
 			totals[client] = r.totals
 		} else { // it is forgotten
-			delete(a.reported, client)
+			delete(f.reported, client)
 		}
 	}
-	a.limit = l.Decide(at, a.limit, totals).Limit
-	a.least, a.most = min(a.least, a.limit), max(a.most, a.limit)
+	f.limit = l.Decide(at, f.limit, totals).Limit
+	f.least, f.most = min(f.least, f.limit), max(f.most, f.limit)
 }

@@ -1,4 +1,4 @@
-package adaptive_test
+package adaptive
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 
 const (
 	controller = "internal/adapt/adapt.go"
-	fleet      = "lab/adaptive/adapting.go"
+	simulated  = "lab/adaptive/adapting.go"
 )
 
 // Bugs that TestFleets has to find.
 var bugs = map[string]plant.Bug{
-	"calls are counted, and not the time":      {File: fleet, Old: "a.totals[p].Bad += took.Microseconds()", New: "a.totals[p].Bad += 100_000"},
+	"calls are counted, and not the time":      {File: simulated, Old: "f.totals[p].Bad += took.Microseconds()", New: "f.totals[p].Bad += 100_000"},
 	"no pause after a cut":                     {File: controller, Old: "case now < c.pause:", New: "case false:"},
 	"what is seen in a pause extends it":       {File: controller, Old: "\t\td.Why = \"waits for the effect of the last cut\"", New: "\t\tif d.Bad > tolerated {\n\t\t\tc.pause = now + pause\n\t\t}"},
 	"it grows though nobody waits":             {File: controller, Old: "case waited == 0:", New: "case false:"},
@@ -27,9 +27,9 @@ var bugs = map[string]plant.Bug{
 
 func TestPlantedBugsAreFound(t *testing.T) {
 	build := func(root, dir string, bugs []plant.Bug) (string, error) {
-		return plant.Build(root, "./adaptive/run", dir, bugs)
+		return plant.BuildTests(root, "./adaptive", dir, bugs)
 	}
-	plant.Each(t, bugs, build, []string{"-seeds", "1"}, func(t *testing.T, out []byte, err error) {
+	plant.Each(t, bugs, build, []string{"-test.run", "TestFleets"}, func(t *testing.T, out []byte, err error) {
 		if err == nil {
 			t.Errorf("not found\n%s", out)
 		}

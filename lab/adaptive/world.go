@@ -1,6 +1,5 @@
 // Package adaptive is a fleet of processes that share a server whose capacity they do
-// not know, in virtual time, from one seed: what package internal/adapt and other
-// limiters are tried on.
+// not know, in virtual time, from one seed: what package internal/adapt is tried on.
 package adaptive
 
 import (
@@ -8,74 +7,51 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"sema/internal/adapt"
 )
 
-// Model is what a fleet and its server are like.
-type Model struct {
-	Name    string
-	Of      func(at time.Duration) int // the server's capacity
-	Slow    bool                       // beyond its capacity it serves all slower, and refuses nobody
-	Callers func(at time.Duration) int // so many of each process call, all the time; nil: more than any limit
-	Long    time.Duration              // of the run
-	Calm    time.Duration              // from when on it is measured
+// model is what a fleet and its server are like.
+type model struct {
+	name    string
+	of      func(at time.Duration) int // the server's capacity
+	slow    bool                       // beyond its capacity it serves all slower, and refuses nobody
+	callers func(at time.Duration) int // so many of each process call, all the time; nil: more than any limit
+	long    time.Duration              // of the run
+	calm    time.Duration              // from when on it is measured
 
-	Late    time.Duration              // how old the reports are that the controller sees
-	Liars   int                        // so many processes call everything bad
-	Mute    func(at time.Duration) int // so many processes report no longer; nil: none
-	Each    bool                       // each call is a process of its own, and reports once, when it ends
-	Leaders int                        // so many controllers at once, which know nothing of each other; 0: one
-	Reign   time.Duration              // after which another controller takes over; 0: never
+	late    time.Duration              // how old the reports are that the controller sees
+	liars   int                        // so many processes call everything bad
+	mute    func(at time.Duration) int // so many processes report no longer; nil: none
+	each    bool                       // each call is a process of its own, and reports once, when it ends
+	leaders int                        // so many controllers at once, which know nothing of each other; 0: one
+	reign   time.Duration              // after which another controller takes over; 0: never
 }
-
-// Processes is how large each fleet is.
-const Processes = 20
 
 const (
 	service   = 200 * time.Millisecond // a call takes, on average
 	refusal   = 20 * time.Millisecond
 	goal      = 3 * service // a slow server's calls are bad from here on
-	processes = Processes
+	processes = 20
 	callers   = 40 // of each process, at the most
 	start     = 10 // the limit at first
 	sampling  = 100 * time.Millisecond
 )
 
-// Fleet limits the calls of a model's processes. Its methods are called as the
-// world's time goes on.
-type Fleet interface {
-	// Limit is that of all processes together.
-	Limit() int
+// When something changes in a model in which something does, and changes again.
+const (
+	then  = 120 * time.Second
+	later = 240 * time.Second
+	end   = 360 * time.Second
+)
 
-	// Free reports whether a call of a process may begin, Begin says that one has, and
-	// whether it had to wait, and End that one has ended.
-	Free(process int) bool
-	Begin(process int, waited bool)
-	End(process int, took time.Duration, bad bool)
-
-	// Now does the work that is due at a time, and returns when to call it
-	// again.
-	Now(at time.Duration, rng *rand.Rand) (next time.Duration)
-}
-
-// Clocked is a Fleet that goes by a clock of its own, and is told that time passes.
-type Clocked interface{ Pass(d time.Duration) }
-
-// Sample is how it stood at a moment.
-type Sample struct {
-	At       time.Duration
-	Limit    int
-	Capacity int
-	Served   int     // calls the server was at
-	Bad      float64 // the part of the held weight that was refused or too slow, since the last sample
-}
-
-// Result is what a run came to. Parts are of the time from Model.Calm on.
-type Result struct {
-	Mean, Deviation float64 // of the limit
-	Used            float64 // of the capacity
-	Refused         float64 // of the time that permits were held
-	Calls, Refusals int
-	Samples         []Sample
+// result is what a run came to. Parts are of the time from model.calm on.
+type result struct {
+	mean        float64 // of the limit
+	least, most int     // that it was
+	used        float64 // of the capacity
+	refused     float64 // of the time that permits were held
+	down, up    int     // windows from then until the limit is no longer too high, and from later until it is high enough
 }
 
 // call is one that is under way.
@@ -107,9 +83,9 @@ type caller struct {
 
 // world is one run.
 type world struct {
-	Model
+	model
 	rng     *rand.Rand
-	fleet   Fleet
+	fleet   *fleet
 	now     time.Duration
 	clock   float64 // of the server: it goes slower when it is slow
 	served  calls
@@ -119,19 +95,17 @@ type world struct {
 	called  [processes]int // callers of each that wait or call
 	held    int
 
-	result                                          Result
-	timeHeld, timeRefused, timeServed, timeCapacity float64
-	sinceHeld, sinceBad                             float64 // since the last sample
-	sumLimit, sumSquares, sumTime                   float64
+	result                                                             result
+	timeHeld, timeRefused, timeServed, timeCapacity, sumLimit, sumTime float64
 }
 
-// Run is one run of a model from a seed.
-func Run(m Model, fleet Fleet, seed uint64) Result {
-	w := &world{Model: m, rng: rand.New(rand.NewPCG(seed, 0xada)), fleet: fleet}
+// run is one run of a model from a seed.
+func run(m model, seed uint64) result {
+	w := &world{model: m, rng: rand.New(rand.NewPCG(seed, 0xada)), fleet: newFleet(m)}
 	w.comeAll()
 	sample := sampling
-	due := fleet.Now(0, w.rng)
-	for w.now < m.Long {
+	due := w.fleet.step(0, w.rng)
+	for w.now < m.long {
 		w.admit()
 		next := min(due, sample)
 		ended := w.next()
@@ -147,7 +121,7 @@ func Run(m Model, fleet Fleet, seed uint64) Result {
 		case ended != nil:
 			w.end(ended)
 		case next == due:
-			due = fleet.Now(w.now, w.rng)
+			due = w.fleet.step(w.now, w.rng)
 		default:
 			w.sample()
 			w.comeAll()
@@ -155,28 +129,27 @@ func Run(m Model, fleet Fleet, seed uint64) Result {
 		}
 	}
 	r := &w.result
-	r.Mean = w.sumLimit / w.sumTime
-	r.Deviation = math.Sqrt(max(0, w.sumSquares/w.sumTime-r.Mean*r.Mean))
-	r.Used, r.Refused = w.timeServed/w.timeCapacity, w.timeRefused/max(w.timeHeld, 1e-9)
+	r.least, r.most = w.fleet.least, w.fleet.most
+	r.mean, r.used, r.refused = w.sumLimit/w.sumTime, w.timeServed/w.timeCapacity, w.timeRefused/max(w.timeHeld, 1e-9)
 	return *r
 }
 
 // comeAll has callers come that do not call yet, and should.
 func (w *world) comeAll() {
 	for p := range w.called {
-		for w.called[p] < w.callers() {
+		for w.called[p] < w.wanted() {
 			w.called[p]++
 			w.come(p)
 		}
 	}
 }
 
-// callers is how many of each process are to call.
-func (w *world) callers() int {
-	if w.Callers == nil {
+// wanted is how many callers of each process are to call.
+func (w *world) wanted() int {
+	if w.callers == nil {
 		return callers
 	}
-	return min(callers, w.Callers(w.now))
+	return min(callers, w.callers(w.now))
 }
 
 // come has a caller of a process wait.
@@ -190,7 +163,7 @@ func (w *world) admit() {
 	for {
 		first := -1
 		for p, line := range w.waiting {
-			if len(line) > 0 && (first < 0 || line[0].number < w.waiting[first][0].number) && w.fleet.Free(p) {
+			if len(line) > 0 && (first < 0 || line[0].number < w.waiting[first][0].number) && w.fleet.used < w.fleet.limit {
 				first = p
 			}
 		}
@@ -204,10 +177,10 @@ func (w *world) admit() {
 }
 
 func (w *world) begin(p int, waited bool) {
-	w.fleet.Begin(p, waited)
+	w.fleet.begin(p, waited)
 	w.held++
 	c := &call{process: p, began: w.now}
-	if !w.Slow && len(w.served) >= w.Of(w.now) {
+	if !w.slow && len(w.served) >= w.of(w.now) {
 		c.refused, c.ends = true, (w.now + refusal).Seconds()
 		heap.Push(&w.refused, c)
 		return
@@ -222,10 +195,10 @@ func (w *world) begin(p int, waited bool) {
 
 // pace is how fast the server's clock goes.
 func (w *world) pace() float64 {
-	if !w.Slow {
+	if !w.slow {
 		return 1
 	}
-	return min(1, float64(w.Of(w.now))/float64(max(1, len(w.served))))
+	return min(1, float64(w.of(w.now))/float64(max(1, len(w.served))))
 }
 
 // next is the call that ends first.
@@ -252,21 +225,15 @@ func seconds(s float64) time.Duration { return time.Duration(math.Ceil(s * 1e9))
 
 // pass has time go on, and measures it.
 func (w *world) pass(to time.Duration) {
-	if c, ok := w.fleet.(Clocked); ok {
-		c.Pass(to - w.now)
-	}
 	d := (to - w.now).Seconds()
 	w.clock += d * w.pace()
-	bad := float64(len(w.refused))
-	w.sinceHeld += d * float64(w.held)
-	w.sinceBad += d * bad
-	if w.now >= w.Calm {
-		c, l := float64(w.Of(w.now)), float64(w.fleet.Limit())
+	if w.now >= w.calm {
+		c, l := float64(w.of(w.now)), float64(w.fleet.limit)
 		w.timeHeld += d * float64(w.held)
-		w.timeRefused += d * bad
+		w.timeRefused += d * float64(len(w.refused))
 		w.timeServed += d * min(float64(len(w.served)), c)
 		w.timeCapacity += d * c
-		w.sumLimit, w.sumSquares, w.sumTime = w.sumLimit+d*l, w.sumSquares+d*l*l, w.sumTime+d
+		w.sumLimit, w.sumTime = w.sumLimit+d*l, w.sumTime+d
 	}
 	w.now = to
 }
@@ -274,26 +241,26 @@ func (w *world) pass(to time.Duration) {
 func (w *world) end(c *call) {
 	if c.refused {
 		heap.Pop(&w.refused)
-		w.result.Refusals++
 	} else {
 		heap.Pop(&w.served)
 	}
-	w.result.Calls++
 	w.held--
 	took := w.now - c.began
-	w.fleet.End(c.process, took, c.refused || w.Slow && took > goal)
-	if w.called[c.process] > w.callers() {
+	w.fleet.end(c.process, took, c.refused || w.slow && took > goal)
+	if w.called[c.process] > w.wanted() {
 		w.called[c.process]--
 	} else {
 		w.come(c.process) // again
 	}
 }
 
+// sample notes when the limit has followed the capacity.
 func (w *world) sample() {
-	s := Sample{At: w.now, Limit: w.fleet.Limit(), Capacity: w.Of(w.now), Served: len(w.served)}
-	if w.sinceHeld > 0 {
-		s.Bad = w.sinceBad / w.sinceHeld
+	capacity, limit := w.of(w.now), w.fleet.limit
+	windows := func(from time.Duration) int { return int((w.now - from + adapt.Window - 1) / adapt.Window) }
+	if r := &w.result; w.now > later && r.up == 0 && limit >= capacity-capacity/20 {
+		r.up = windows(later)
+	} else if w.now > then && r.down == 0 && limit <= capacity+capacity/10 {
+		r.down = windows(then)
 	}
-	w.sinceHeld, w.sinceBad = 0, 0
-	w.result.Samples = append(w.result.Samples, s)
 }

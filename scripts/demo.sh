@@ -1,7 +1,6 @@
 #!/bin/bash
-# The demo: six jobs share two permits, and one of the two that work is killed. `make demo`
-# plays it; `make recording` draws docs/demo.svg from what it prints. It needs sema on the
-# path, and nothing else: semaphores are files, in a directory that is removed at the end.
+# The demo: six jobs share two permits, and one of the two that work is killed: docs/demo.svg is a recording of it.
+# It needs sema on the path, and nothing else: semaphores are files, in a directory that is removed at the end.
 set -eufm
 
 dir=$(mktemp -d)

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# What takes minutes, and a machine that does nothing else. Without names, all of it.
+#
+#   scripts/stress.sh [storm] [kills] [bounds] [turns] [recovery]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+status=0
+try() { "$@" || status=1; }
+for part in ${*:-storm kills bounds turns recovery}; do
+	case $part in
+	storm) # the cancellation storm, 100,000 rounds on each engine
+		SEMA_STORM=500 try go test -count=1 -timeout 60m -v -run 'TestPromises$/8_NothingLeaks/a_wait_cancelled' ./engines/memengine ./engines/fileengine ./engines/redisengine
+		;;
+	kills) # as many processes as users have: idle, handing over, killed at random; and 1,000 kill -9 of sema run
+		for n in 1 40 300 500 1000; do
+			SEMA_STRESS=$n try go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engines/fileengine
+		done
+		SEMA_STRESS_KILLS=1000 try go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
+		try go test -count=200 -timeout 20m -run TestKilled ./engines/fileengine
+		SEMA_KILLS=1000 try go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./cmd/sema/internal/cli
+		;;
+	bounds) # the longest step with 100,000 that wait and 100,000 that hold, on Redis
+		SEMA_BOUNDS=100000 try go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engines/redisengine
+		;;
+	turns) # how often keys that share a semaphore pass each other, among real processes, in 100 worlds by chance
+		try go -C lab test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./shares -worlds 100
+		;;
+	recovery) # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting goroutines of one; 17 GB
+		SEMA_RECOVERY=1000,10000 try go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engines/redisengine
+		;;
+	*)
+		echo "stress: there is no $part" >&2
+		status=2
+		;;
+	esac
+done
+exit $status
