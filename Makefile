@@ -36,13 +36,13 @@ test: bin/gotestsum ## the product, on real servers
 	./scripts/test-tools.sh redis-server
 	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh . '' -count=1 $(PRODUCT)
 	@echo 'not tried here: $(LEFT); make check does'
-EXTRAS = PgBouncer|^TestTheLinesOfThePageRun$$
+EXTRAS = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
 ifeq ($(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null),)
 PRODUCT = -skip '$(EXTRAS)|Postgres' $$(go list ./... | grep -v engines/pgengine)
-LEFT = PgBouncer, and what needs PostgreSQL
+LEFT = what needs PostgreSQL, PgBouncer, tmux or curl
 else
 PRODUCT = -skip '$(EXTRAS)' ./...
-LEFT = PgBouncer
+LEFT = what needs PgBouncer, tmux or curl
 endif
 
 check: bin/gotestsum ## everything that can break: all modules, the race detector on

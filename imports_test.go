@@ -61,7 +61,6 @@ var importRules = []struct {
 	{"sema/internal/fixture/expect", nil, "every test may import it"},
 	{"sema/internal/fixture/stall", []string{"sema/internal/watchdog"}, "every test may import it"},
 	{"sema/internal/watchdog", nil, "measuring has it, too"},
-	{"sema/internal/measure", []string{"sema", "sema/internal/watchdog", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
 	{"sema/cmd/sema/internal/guard", []string{"sema/cmd/sema/internal/early", "golang.org/x/sys/unix", "golang.org/x/term"}, "what watches over a command knows no semaphore"},
 	{"sema/cmd/sema/internal/early", nil, "it has to be initialised before syscall"},
 	{"sema/cmd/sema", []string{"sema/cmd/sema/internal/cli"}, "main is a few lines"},
