@@ -21,7 +21,7 @@ demo: build ## six jobs share two permits, and one is killed: docs/demo.svg
 # other programs, or run in virtual time.
 MODULES = $(RACED) $(PLAIN)
 RACED = contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate
-PLAIN = lab bench interop dashboard/browsertest deploy monitoring
+PLAIN = lab bench interop dashboard/browsertest
 
 GOTESTSUM = bin/gotestsum --format pkgname
 bin/gotestsum:

@@ -24,7 +24,7 @@ import (
 
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile("alerts.yml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile("../../monitoring/alerts.yml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
 	}
@@ -263,7 +263,7 @@ type panel struct {
 }
 
 func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile("dashboard.json")
+	text, err := os.ReadFile("../../monitoring/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}

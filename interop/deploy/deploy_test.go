@@ -45,7 +45,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "sema")
-	out, err := exec.Command("go", "build", "-C", "../cmd/sema", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", "../../cmd/sema", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", &os.PathError{Op: string(out), Path: path, Err: err}
 	}
@@ -77,7 +77,7 @@ func decode(t *testing.T, text []byte) runtime.Object {
 // base is what kubectl apply -k deploy/kubernetes applies.
 func base(t *testing.T) (d *apps.Deployment, s *core.Service, b *policy.PodDisruptionBudget, n *networking.NetworkPolicy) {
 	t.Helper()
-	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "kubernetes")
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../deploy/kubernetes")
 	expect.OK(t, err)
 	for _, r := range all.Resources() {
 		text, err := r.AsYAML()
@@ -104,7 +104,7 @@ func base(t *testing.T) (d *apps.Deployment, s *core.Service, b *policy.PodDisru
 // example is the application whose pods migrate its database.
 func example(t *testing.T) *apps.Deployment {
 	t.Helper()
-	text, err := os.ReadFile("kubernetes/example-migration.yaml")
+	text, err := os.ReadFile("../../deploy/kubernetes/example-migration.yaml")
 	expect.OK(t, err)
 	return decode(t, text).(*apps.Deployment)
 }
@@ -250,7 +250,7 @@ func TestKubernetesMigration(t *testing.T) {
 
 // The compose file is one, and its container serves.
 func TestCompose(t *testing.T) {
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"})
+	options, err := cli.NewProjectOptions([]string{"../../deploy/compose.yaml"})
 	expect.OK(t, err)
 	project, err := options.LoadProject(context.Background())
 	expect.OK(t, err)

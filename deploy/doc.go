@@ -1,2 +1,0 @@
-// Package deploy tests the files of this directory.
-package deploy
