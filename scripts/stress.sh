@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What takes minutes, and a machine that does nothing else. Without names, all of it.
 #
-#   scripts/stress.sh [storm] [kills] [bounds] [turns] [recovery]
+#   scripts/stress.sh [storm] [kills] [bounds] [turns]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 try() { "$@" || status=1; }
-for part in ${*:-storm kills bounds turns recovery}; do
+for part in ${*:-storm kills bounds turns}; do
 	case $part in
 	storm) # the cancellation storm, 100,000 rounds on each engine
 		SEMA_STORM=500 try go test -count=1 -timeout 60m -v -run 'TestPromises$/8_NothingLeaks/a_wait_cancelled' ./engines/memengine ./engines/fileengine ./engines/redisengine
@@ -24,9 +24,6 @@ for part in ${*:-storm kills bounds turns recovery}; do
 		;;
 	turns) # how often keys that share a semaphore pass each other, among real processes, in 100 worlds by chance
 		try go -C lab test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./shares -worlds 100
-		;;
-	recovery) # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting goroutines of one; 17 GB
-		SEMA_RECOVERY=1000,10000 try go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engines/redisengine
 		;;
 	*)
 		echo "stress: there is no $part" >&2

@@ -28,7 +28,7 @@ var others = []struct{ what, dir, list, command string }{
 	{"Engines over one row", "lab/registers", "planted", "go -C lab test ./registers -run PlantedBugs"},
 	{"Engines over one row, bugs that take many seeds", "lab/registers", "seldom", "make planted"},
 	{"The limit that adapts", "lab/adaptive", "bugs", "go -C lab test ./adaptive -run PlantedBugs"},
-	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
+	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults PLANTED=all"},
 }
 
 // TestThePageNamesEveryPlantedBug compares docs/data/planted-bugs.md with the lists.
