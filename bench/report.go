@@ -33,8 +33,8 @@ func (s spread) show(f func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", f(s.median), f(s.low), f(s.high))
 }
 
-// each is the time that passes for each pair.
-func (p played) each() float64 { return float64(p.Took) / float64(p.Pairs) }
+// each is the time that passes for each pair; twice the turn's, if none was finished in it.
+func (p played) each() float64 { return float64(p.Took) / max(0.5, float64(p.Pairs)) }
 
 // pair is the spread of the times for each pair.
 func (l *lane) pair() spread {

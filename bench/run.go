@@ -203,14 +203,18 @@ func (l *lane) turn(ctx context.Context, length time.Duration) (sum played, err 
 		sum.CPU += one.CPU
 		sum.Took = max(sum.Took, one.Took)
 	}
-	if err == nil && sum.Pairs == 0 {
-		err = errors.New("nobody got a permit")
-	}
 	return sum, err
 }
 
-// told asks the processes which waits there were.
+// told asks the processes which waits there were. It fails if there were no pairs.
 func (l *lane) told(ctx context.Context) error {
+	var pairs int64
+	for _, p := range l.turns {
+		pairs += p.Pairs
+	}
+	if pairs == 0 {
+		return errors.New("nobody got a permit")
+	}
 	for _, p := range l.processes {
 		if err := p.Order(waitsOrder); err != nil {
 			return err

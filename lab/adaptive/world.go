@@ -13,7 +13,6 @@ import (
 
 // model is what a fleet and its server are like.
 type model struct {
-	name    string
 	of      func(at time.Duration) int // the server's capacity
 	slow    bool                       // beyond its capacity it serves all slower, and refuses nobody
 	callers func(at time.Duration) int // so many of each process call, all the time; nil: more than any limit

@@ -77,16 +77,6 @@ func (r *Result) Judged(breaches []history.Breach) {
 	}
 }
 
-// JudgedAgain takes in what the judge finds today. What was looked for on the spot,
-// when the round was over, stays.
-func (r *Result) JudgedAgain(breaches []history.Breach) {
-	leak := func(b history.Breach) bool { return b.Promise == history.PromiseLeak }
-	all := slices.DeleteFunc(r.Breaches, func(b history.Breach) bool { return !leak(b) })
-	all = append(all, slices.DeleteFunc(breaches, leak)...)
-	r.Violations, r.Excused, r.Breaches = 0, 0, nil
-	r.Judged(all)
-}
-
 // Caught reports whether the judge found what was planted.
 func (r *Result) Caught() bool {
 	return slices.ContainsFunc(r.Breaches, func(b history.Breach) bool { return b.Promise == r.Breaks && b.Excused == "" })

@@ -35,7 +35,6 @@ type settings struct {
 	planted  string
 	parallel int
 	long     time.Duration
-	list     bool
 }
 
 func main() {
@@ -57,25 +56,13 @@ func run() int {
 	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers; \"all\": each, with up to five seeds")
 	flag.IntVar(&s.parallel, "parallel", 1, "so many rounds at once")
 	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
-	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
-	again := flag.String("judge", "", "play nothing; judge the saved records of this file of results again, and write it anew")
 	flag.Parse()
-	if *again != "" {
-		if err := judgeAgain(*again, os.Stderr); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 2
-		}
-		return 0
-	}
 	if s.grounds = strings.Split(*grounds, ","); *grounds == "all" {
 		s.grounds = ground.Kinds()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	p := &player{settings: s, newGround: ground.New, log: os.Stderr}
-	if s.list {
-		return p.listAll(ctx)
-	}
 	return p.play(ctx)
 }
 

@@ -195,28 +195,3 @@ func (p *player) note(r *faults.Result) {
 		_, _ = fmt.Fprintf(p.log, "  record: %s\n  replay: %s\n", r.History, r.Replay)
 	}
 }
-
-// listAll lists what can be asked for.
-func (p *player) listAll(ctx context.Context) int {
-	dir, err := os.MkdirTemp("", "sema-faults-")
-	if err != nil {
-		_, _ = fmt.Fprintln(p.log, "faults:", err)
-		return 2
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	for _, kind := range p.grounds {
-		g, err := p.ground(ctx, dir, kind)
-		if err != nil {
-			_, _ = fmt.Fprintln(p.log, err)
-			return 2
-		}
-		for _, f := range append(g.Faults(), workerFaults(&crew{})...) {
-			fmt.Printf("%s\t%s\n", kind, f.Name)
-		}
-		g.Close()
-	}
-	for _, bug := range plantedBugs {
-		fmt.Printf("planted\t%s\n", bug.name)
-	}
-	return 0
-}

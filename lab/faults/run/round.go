@@ -235,3 +235,13 @@ func plain(c rune) rune {
 	}
 	return '-'
 }
+
+// found is the longest time until clients of a ground have found the master again.
+// go-redis asks the Sentinels for it for one caller after the other, each up to the
+// time of a request.
+func found(kind string) time.Duration {
+	if strings.HasPrefix(kind, "sentinel") {
+		return time.Second
+	}
+	return 0
+}
