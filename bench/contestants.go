@@ -35,7 +35,6 @@ func init() { // it refers to itself by way of drive
 		"sema-keep":        {what: "the same with `Keep: 20ms`", ours: true, open: plain(onRedis, keep)},
 		"sema-serve":       {what: "the same through `sema serve`, a process of its own", ours: true, serve: true, open: plain(onServer, nil)},
 		"sema-files":       {what: "`sema` on files", ours: true, open: plain(onFiles, nil)},
-		"sema-files-keep":  {what: "the same with `Keep: 20ms`", ours: true, open: plain(onFiles, keep)},
 		"sema-postgres":    {what: "`sema` on PostgreSQL", ours: true, open: plain(onPostgres, nil)},
 		"sema-memory":      {what: "`sema` in memory", ours: true, open: plain(inMemory, nil)},
 		"sema-memory-keep": {what: "the same with `Keep: 20ms`", ours: true, open: plain(inMemory, keep)},

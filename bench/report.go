@@ -166,17 +166,14 @@ func page(w io.Writer, figures []figure, length time.Duration) {
 	for _, name := range slices.Sorted(maps.Keys(contestants)) {
 		fmt.Fprintf(w, "| `%s` | %s |\n", name, contestants[name].what)
 	}
-	fmt.Fprintf(w, "\n%s, %d processors, %s, %s; turns of %v in all for each contestant of a scene; servers on the same machine.\n",
-		processor(), runtime.NumCPU(), runtime.GOOS, runtime.Version(), length)
+	fmt.Fprintf(w, "\n%s, %d processors, load %s; %s, %s; turns of %v in all for each contestant of a scene; servers on the same machine.\n",
+		word("/proc/cpuinfo", "model name\t: ", "\n"), runtime.NumCPU(), word("/proc/loadavg", "", " "), runtime.GOOS, runtime.Version(), length)
 }
 
-// processor is what this machine has, as far as it is told.
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	_, rest, _ := strings.Cut(string(text), "model name")
-	name, _, _ := strings.Cut(strings.TrimLeft(rest, "\t: "), "\n")
-	return name
+// word is what stands in a file between two texts, as far as this system has it.
+func word(path, after, before string) string {
+	text, _ := os.ReadFile(path)
+	_, rest, _ := strings.Cut(string(text), after)
+	found, _, _ := strings.Cut(rest, before)
+	return found
 }
