@@ -20,7 +20,7 @@ demo: build ## six jobs share two permits, and one is killed: docs/demo.svg
 # Modules of their own, so that nobody has to have what only they need. The race detector sees nothing in PLAIN: they start
 # other programs, or run in virtual time.
 MODULES = $(RACED) $(PLAIN)
-RACED = contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate
+RACED = contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples
 PLAIN = lab bench interop dashboard/browsertest
 
 GOTESTSUM = bin/gotestsum --format pkgname
