@@ -10,8 +10,8 @@ help: ## these targets; CONTRIBUTING.md says what each proves
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
 
 build: ## bin/sema, and its manual pages in bin/man
-	go build -o bin/sema ./cmd/sema
-	go run ./cmd/sema/internal/cli/man bin/man
+	go -C cmd/sema build -o ../../bin/sema .
+	go -C cmd/sema run ./internal/cli/man ../../bin/man
 
 demo: export PATH := $(CURDIR)/bin:$(PATH)
 demo: build ## six jobs share two permits, and one is killed: docs/demo.svg
@@ -20,7 +20,7 @@ demo: build ## six jobs share two permits, and one is killed: docs/demo.svg
 # Modules of their own, so that nobody has to have what only they need. The race detector sees nothing in PLAIN: they start
 # other programs, or run in virtual time.
 MODULES = $(RACED) $(PLAIN)
-RACED = contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples
+RACED = cmd/sema engines/pgengine contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river examples
 PLAIN = lab bench interop dashboard/browsertest
 
 GOTESTSUM = bin/gotestsum --format pkgname
@@ -34,15 +34,14 @@ quick: ## for every save: the machines, what is pure, and memory; no server, no 
 # What PostgreSQL, tmux, curl or PgBouncer are needed for is left to make check, where they are not here.
 test: bin/gotestsum ## the product, on real servers
 	./scripts/test-tools.sh redis-server
-	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh . '' -count=1 $(PRODUCT)
-	@echo 'not tried here: $(LEFT); make check does'
-EXTRAS = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
+	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh '. cmd/sema $(HERE)' '' -count=1 -skip '$(SKIP)' ./...
+	@echo 'not tried here: what needs $(LEFT)PgBouncer, tmux or curl; make check does'
+SKIP = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
 ifeq ($(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null),)
-PRODUCT = -skip '$(EXTRAS)|Postgres' $$(go list ./... | grep -v engines/pgengine)
-LEFT = what needs PostgreSQL, PgBouncer, tmux or curl
+SKIP := $(SKIP)|Postgres
+LEFT = PostgreSQL, $()
 else
-PRODUCT = -skip '$(EXTRAS)' ./...
-LEFT = what needs PgBouncer, tmux or curl
+HERE = engines/pgengine
 endif
 
 check: bin/gotestsum ## everything that can break: all modules, the race detector on
@@ -150,7 +149,7 @@ site: ## the documents with search: site/index.html
 	./scripts/site/site.sh
 
 image: ## the image for this machine's processor, as an OCI archive
-	GOOS=linux go build -o bin/image/linux/$$(go env GOARCH)/sema ./cmd/sema
+	GOOS=linux go -C cmd/sema build -o ../../bin/image/linux/$$(go env GOARCH)/sema .
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 release: ## a release, as CONTRIBUTING.md says

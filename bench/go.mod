@@ -23,6 +23,9 @@ require (
 	github.com/redis/rueidis v1.0.79
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	sema/engines/pgengine v0.0.0
 )
 
 replace sema => ..
+
+replace sema/engines/pgengine => ../engines/pgengine

@@ -17,7 +17,7 @@ for part in ${*:-storm kills bounds turns}; do
 		done
 		SEMA_STRESS_KILLS=1000 try go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
 		try go test -count=200 -timeout 20m -run TestKilled ./engines/fileengine
-		SEMA_KILLS=1000 try go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./cmd/sema/internal/cli
+		SEMA_KILLS=1000 try go -C cmd/sema test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 		;;
 	bounds) # the longest step with 100,000 that wait and 100,000 that hold, on Redis
 		SEMA_BOUNDS=100000 try go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engines/redisengine
