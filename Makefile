@@ -21,7 +21,7 @@ demo: build ## six jobs share two permits, and one is killed: docs/demo.svg
 # other programs, or run in virtual time.
 MODULES = $(RACED) $(PLAIN)
 RACED = cmd/sema engines/pgengine contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river examples
-PLAIN = lab bench interop dashboard/browsertest
+PLAIN = lab bench interop
 
 GOTESTSUM = bin/gotestsum --format pkgname
 bin/gotestsum:
@@ -137,7 +137,7 @@ bench: ## sema beside others, into docs/data/bench.md, on a machine that does no
 
 pictures: ## the dashboard's pictures in docs
 	./scripts/test-tools.sh
-	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
+	SEMA_PICTURES=$(CURDIR)/docs go -C lab test -count=1 -run Pictures ./browser
 
 count: ## lines, files and targets, each beside its budget
 	@./scripts/count.sh

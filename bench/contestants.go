@@ -32,12 +32,12 @@ func init() { // it refers to itself by way of drive
 	keep := &sema.Options{Lease: lease, Keep: 20 * time.Millisecond}
 	contestants = map[string]contestant{
 		"sema":             {what: "`sema` on Redis", ours: true, open: plain(onRedis, nil)},
-		"sema-keep":        {what: "the same with `Keep: 20ms`", ours: true, open: plain(onRedis, keep)},
-		"sema-serve":       {what: "the same through `sema serve`, a process of its own", ours: true, serve: true, open: plain(onServer, nil)},
+		"sema-keep":        {what: "`sema` on Redis with `Keep: 20ms`", ours: true, open: plain(onRedis, keep)},
+		"sema-serve":       {what: "`sema` on Redis through `sema serve`, a process of its own", ours: true, serve: true, open: plain(onServer, nil)},
 		"sema-files":       {what: "`sema` on files", ours: true, open: plain(onFiles, nil)},
 		"sema-postgres":    {what: "`sema` on PostgreSQL", ours: true, open: plain(onPostgres, nil)},
 		"sema-memory":      {what: "`sema` in memory", ours: true, open: plain(inMemory, nil)},
-		"sema-memory-keep": {what: "the same with `Keep: 20ms`", ours: true, open: plain(inMemory, keep)},
+		"sema-memory-keep": {what: "`sema` in memory with `Keep: 20ms`", ours: true, open: plain(inMemory, keep)},
 		"shares":           {what: "`sema.For(tenant)`", ours: true, open: shares},
 		"one-line":         {what: "`sema` without a key: first come, first served", ours: true, open: plain(onRedis, nil)},
 		"two-level":        {what: "`each.New` for a tenant's own limit of 8, then one semaphore for all", ours: true, open: twoLevel},

@@ -1,0 +1,2 @@
+// Package browser holds the dashboard against a real browser, headless Chromium.
+package browser
