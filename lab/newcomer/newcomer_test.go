@@ -85,5 +85,5 @@ func TestHome(t *testing.T) {
 		make home MODULE=example.org/you/sema.git VERSION=v0.3.0
 		go list -deps -test ./... >/dev/null
 		go build ./sematest
-		for m in contrib/*/; do go -C $m list -deps -test ./... >/dev/null; done`)
+		for m in contrib/* engines/pgengine cmd/sema; do go -C $m list -deps -test ./... >/dev/null; done`)
 }
