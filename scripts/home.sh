@@ -4,7 +4,8 @@
 #   scripts/home.sh example.org/you/sema [v0.1.0]
 #
 # The version is the one that the modules below contrib require of the root, and of each other. Nothing is committed.
-# An earlier path can be changed again. CONTRIBUTING.md says which tags follow.
+# An earlier path can be changed again. CONTRIBUTING.md says which tags follow. With TAG=1 the modules that others get lose
+# their lines replace, which go install refuses: such a commit is tagged, and no work goes on from it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=${1:?which path? Try: make home MODULE=example.org/you/sema} version=${2:-v0.1.0}
@@ -21,6 +22,14 @@ sed -i -E "s#(^|[^[:alnum:]_./-])$was/($below)(_test)?\b#\1$to/\2\3#g" $text
 sed -i -E "s#^(module|replace|require)? ?(\s*)$was( |\$)#\1 \2$to\3#; s#^ (\s)#\1#; s#($to[^ ]*) v[0-9][^ ]*#\1 $version#" $(grep 'go\.mod$' <<<"$all")
 sed -i -E "s#^(\s*(import )?([a-z]+ )?)\"$was\"\$#\1\"$to\"#" $(grep -E '\.(go|md)$' <<<"$text")
 gofmt -w $(grep '\.go$' <<<"$text")
+
+if [ "${TAG:-}" ]; then
+	for m in cmd/sema engines/pgengine contrib/*; do
+		for r in $(awk -v to="$to" '$1 == "replace" && $2 != "(" {print $2} $1 != "replace" && index($1, to) == 1 && $2 == "=>" {print $1}' $m/go.mod); do
+			go mod edit -dropreplace "$r" $m/go.mod
+		done
+	done
+fi
 
 # README.md says how to get it.
 awk -v to="$to" '/^<!-- home:/ { print; print "With the program above as `main.go`, in a directory of its own:\n\n```sh\ngo mod init example.org/hello\n" \

@@ -77,13 +77,28 @@ func TestReadmeShell(t *testing.T) {
 	}
 }
 
-// A copy that was given a home, and then another, has all that it imports, and package sema compiles.
+// A copy that was given a home, and then another, has all that it imports. From a proxy on the disk, the program installs by its
+// version alone, and a program of a user compiles.
 func TestHome(t *testing.T) {
 	sema, _, _ := checkout(t)
+	proxy := t.TempDir()
 	shell(t, sema, `git init -q; git add -A
 		make home MODULE=example.org/first
-		make home MODULE=example.org/you/sema.git VERSION=v0.3.0
-		go list -deps -test ./... >/dev/null
-		go build ./sematest
-		for m in contrib/* engines/pgengine cmd/sema; do go -C $m list -deps -test ./... >/dev/null; done`)
+		TAG=1 make home MODULE=example.org/you/sema.git VERSION=v0.3.0
+		git add -A; git -c user.name=x -c user.email=x@example.org commit -qm x
+		nested=$(git ls-files '*/go.mod' | xargs -n1 dirname)
+		for m in . engines/pgengine cmd/sema contrib/asynq; do
+			path=example.org/you/sema.git$([ $m = . ] || echo /$m); to=$PROXY/$path/@v; mkdir -p $to
+			cp $m/go.mod $to/v0.3.0.mod; echo '{"Version":"v0.3.0"}' >$to/v0.3.0.info; echo v0.3.0 >$to/list
+			git -C $m archive --format=zip --prefix=$path@v0.3.0/ -o $to/v0.3.0.zip HEAD . $([ $m != . ] || printf ':!%s ' $nested)
+		done
+		export GOPROXY=file://$PROXY,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY) GONOSUMDB=example.org GOFLAGS=-mod=mod GOMODCACHE=$PROXY/mod GOBIN=$PROXY/bin
+		go install example.org/you/sema.git/cmd/sema@v0.3.0
+		$PROXY/bin/sema version | grep v0.3.0
+		mkdir $PROXY/user; cd $PROXY/user
+		printf 'package main\n\nimport (\n\t_ "example.org/you/sema.git"\n\t_ "example.org/you/sema.git/engines/redisengine"\n)\n\nfunc main() {}\n' >main.go
+		go mod init example.org/hello; go get example.org/you/sema.git@v0.3.0; go mod tidy; go build .
+		[ $(go list -m all | wc -l) -le 16 ] || { go list -m all; exit 1; }
+		go get example.org/you/sema.git/contrib/asynq@v0.3.0
+		go clean -modcache`, "PROXY="+proxy)
 }
