@@ -18,6 +18,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -544,5 +545,21 @@ func TestObserverAnd(t *testing.T) {
 				t.Errorf("%s: %s told %v, want %v", what, v.Type().Field(i).Name, told, want)
 			}
 		}
+	}
+}
+
+// A caller that gave up is seen as waiting for a moment only, however long its lease is.
+func TestWhoGaveUpIsNotSeenAsWaiting(t *testing.T) {
+	for _, lease := range []time.Duration{30 * time.Second, time.Hour, 24 * time.Hour} {
+		bubble(t, &sema.Options{Lease: lease}, func(t *testing.T, _ *counting, s *sema.Semaphore) {
+			p := acquire(t, s)
+			_, err := s.Acquire(t.Context(), sema.WaitAtMost(time.Second))
+			expect.Is(t, err, sema.ErrBusy)
+			time.Sleep(251 * time.Millisecond)
+			if st, err := s.State(t.Context()); err != nil || st.Waiting() > 0 {
+				t.Errorf("lease %v: %d wait, %v", lease, st.Waiting(), err)
+			}
+			expect.OK(t, p.Release())
+		})
 	}
 }

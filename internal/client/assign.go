@@ -52,7 +52,7 @@ func (m *Machine) free(now time.Duration, c *claim) {
 	case a != nil && a.Label == c.label && !l.mixed && c.lined() && keeps:
 		m.move(a, c)
 	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.key) < m.limit():
-		m.putAside(c, now+m.askEvery(c)/20)
+		m.putAside(c, now+min(m.askEvery(c)/looksPerAsk, maxSpare))
 	default:
 		m.drop(c)
 	}

@@ -18,8 +18,10 @@ const (
 	contactsPerLease = 6
 
 	// looksPerAsk is how often a client looks again, in the time between two asks,
-	// that a notification may not reach; and how long a spare ticket is kept.
+	// that a notification may not reach; and how long a spare ticket is kept, maxSpare
+	// at the most: operators see it as a caller that waits.
 	looksPerAsk = 20
+	maxSpare    = 250 * time.Millisecond
 
 	// together is which part of the time between two asks is no reason for a call of
 	// its own: what is due so soon goes along.
