@@ -553,7 +553,7 @@ func TestWhoGaveUpIsNotSeenAsWaiting(t *testing.T) {
 	for _, lease := range []time.Duration{30 * time.Second, time.Hour, 24 * time.Hour} {
 		bubble(t, &sema.Options{Lease: lease}, func(t *testing.T, _ *counting, s *sema.Semaphore) {
 			p := acquire(t, s)
-			_, err := s.Acquire(t.Context(), sema.WaitAtMost(time.Second))
+			_, err := s.Acquire(t.Context(), sema.WaitAtMost(lease/2))
 			expect.Is(t, err, sema.ErrBusy)
 			time.Sleep(251 * time.Millisecond)
 			if st, err := s.State(t.Context()); err != nil || st.Waiting() > 0 {
