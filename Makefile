@@ -73,9 +73,9 @@ interop: ## the originals in Python and Java, and what we say of others; the API
 	./interop/others/run.sh
 	./interop/openapi/run.sh
 
-types: ## the types of the clients for Python and JavaScript, by mypy and tsc
+types: ## the types of the clients for Python and JavaScript, by mypy and tsc, also without DOM
 	bin=$$(interop/venv.sh clients/python/types.txt) && cd clients/python && "$$bin/mypy"
-	cd clients/js && npx --yes --package typescript@5.9.3 tsc
+	cd clients/js && npx --yes --package typescript@5.9.3 --call 'tsc && tsc --noEmit --strict --lib es2022 index.d.ts'
 
 # A program of lab, built, and run here: paths in its flags are those of the repository.
 lab = go -C lab build -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))

@@ -1,3 +1,12 @@
+/// <reference lib="esnext.disposable" />
+
+// The global one, where the program has DOM's or Node.js's types.
+type AbortSignal = typeof globalThis extends { AbortSignal: { prototype: infer T } } ? T : {
+  readonly aborted: boolean
+  readonly reason: any
+  throwIfAborted(): void
+}
+
 /** Any error of this package. */
 export class SemaError extends Error {}
 
@@ -12,6 +21,8 @@ export class Refused extends SemaError {
   readonly status: number
   /** Such as "urn:sema:too-heavy"; stays the same for ever. */
   readonly kind: string
+  /** What the request can never fit into: the cap of a key, or a pool. Undefined: the limit. */
+  readonly at?: { readonly key?: string | readonly string[]; readonly cap?: number; readonly pool?: string; readonly limit?: number }
 }
 
 /** The permit is not held any more: somebody else may have it. */
@@ -31,7 +42,7 @@ export interface ClientOptions {
 /** A client of a server. */
 export class Client {
   constructor(options?: ClientOptions)
-  /** The semaphore of that name. */
+  /** The semaphore of that name, which is neither "." nor "..". */
   semaphore(name: string, options: SemaphoreOptions): Semaphore
 }
 
@@ -115,3 +126,5 @@ export class Permit implements AsyncDisposable {
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
+
+export {} // and nothing that is not marked

@@ -14,7 +14,7 @@ export async function use(signal: AbortSignal): Promise<string | number> {
   try {
     return await semaphore.run(async (held, lost) => (lost.aborted ? 0 : held.token))
   } catch (e) {
-    if (e instanceof Refused) return `${e.status} ${e.kind}`
+    if (e instanceof Refused) return `${e.status} ${e.kind} ${e.at?.key ?? e.at?.pool}`
     if (e instanceof PermitLost || e instanceof Unavailable || e instanceof Unreachable) return e.message
     return e instanceof SemaError ? e.message : `${slot}`
   }
