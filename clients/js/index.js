@@ -16,7 +16,28 @@ export class Refused extends SemaError {
     super(`${body.detail ?? "no reason was given"} (${status} ${body.type ?? ""})`)
     this.status = status
     this.kind = body.type ?? ""
+    this.at = body.at
   }
+}
+
+/** An error about an argument, like the server's. */
+const argument = (what, value, want) =>
+  new Refused({ status: 400, body: { type: "urn:sema:argument", detail: `${what} ${typeof value === "string" ? JSON.stringify(value) : String(value)}: want ${want}` } })
+
+/** Refuses what JSON would leave out, or send as null. */
+function check(wish) {
+  for (const [what, value] of Object.entries(wish)) {
+    JSON.stringify(value, (_, v) => {
+      if (["bigint", "function", "symbol"].includes(typeof v) || (typeof v === "number" && !Number.isFinite(v))) throw argument(what, v, "a value that JSON has")
+      return v
+    })
+  }
+}
+
+/** A name in a path. In a URL, . and .. are directories, also as %2E. */
+function partOfPath(name) {
+  if (typeof name !== "string" || name === "." || name === ".." || /\p{Surrogate}/u.test(name)) throw argument("name", name, "a text, but not . or .., which a URL cannot have")
+  return encodeURIComponent(name)
 }
 
 /** Seconds of a clock that nobody sets. */
@@ -89,13 +110,15 @@ export class Semaphore {
 
   async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", take, headStart = 0 } = {}) {
     signal?.throwIfAborted()
+    if (typeof timeout !== "number" || Number.isNaN(timeout)) throw argument("timeout", timeout, "seconds")
+    check({ limit: this.limit, lease: this.lease, caps: this.caps, pools: this.pools, weight, label, slot, key, take, headStart })
     const wish = {
       limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
       ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), pools: this.pools, take,
       ...(headStart && { head_start_seconds: headStart }),
     }
     const id = crypto.randomUUID()
-    const path = `/v1/semaphores/${encodeURIComponent(this.name)}/permits/${id}`
+    const path = `/v1/semaphores/${partOfPath(this.name)}/permits/${id}`
     try {
       return new Permit(this.#client, path, id, this.lease, await this.#held(path, wish, timeout, signal))
     } catch (e) {
@@ -226,8 +249,13 @@ export class Permit {
     this.#path = path
     this.#lease = lease
     this.#held = held
-    Object.assign(this, { id, permit: held.permit, token: held.token, slot: held.slot, signal: this.#lost.signal })
+    Object.assign(this, { id, permit: held.permit, token: held.token, slot: held.slot })
     this.#keep()
+  }
+
+  /** Not a property of the object: a copy of a permit, for a worker or another process, would have a signal that is never aborted. */
+  get signal() {
+    return this.#lost.signal
   }
 
   async #keep() {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict"
+import { fork } from "node:child_process"
 import { once } from "node:events"
 import { afterEach, beforeEach, test } from "node:test"
+import { Worker } from "node:worker_threads"
 
 import { Client, PermitLost, Refused, Unavailable, Unreachable } from "../index.js"
 import { Serving } from "./serving.js"
@@ -111,6 +113,50 @@ test("too many sets of pools", async () => {
   const last = shared.run(() => {}, { take: take(17), timeout: MINUTE }) // it asks again until there is room
   await gate.release()
   await Promise.all([...waiting, last])
+})
+
+test("what does not fit", async () => {
+  const shared = client.semaphore(server.name, { limit: 9, caps: [3], pools: { gpu: 2 } })
+  for (const [wish, at] of [
+    [{ key: "acme", weight: 4 }, { key: "acme", cap: 3 }], [{ take: { gpu: 3 } }, { pool: "gpu", limit: 2 }],
+    [{ take: { gpus: 1 } }, { pool: "gpus" }], [{ weight: 10 }, undefined],
+  ]) await assert.rejects(shared.acquire(wish), (e) => e instanceof Refused && (assert.deepEqual(e.at, at), true))
+})
+
+test("arguments that no request can have", async () => {
+  const refused = (what) => (e) => e instanceof Refused && e.status === 400 && e.kind === "urn:sema:argument" && e.message.startsWith(`${what}: want `)
+  for (const name of [".", "..", "\ud800", 5, undefined, null]) {
+    await assert.rejects(client.semaphore(name, { limit: 1 }).acquire({ timeout: 0 }), refused(`name ${typeof name === "string" ? JSON.stringify(name) : name}`))
+  }
+  for (const [what, value] of [["timeout", NaN], ["timeout", "5"], ["timeout", null], ["weight", NaN], ["weight", 1n], ["headStart", NaN], ["headStart", Infinity], ["label", () => {}], ["key", ["a", 5n]], ["take", { gpu: NaN }]]) {
+    await assert.rejects(semaphore.acquire({ timeout: 0, [what]: value }), (e) => e instanceof Refused && e.kind === "urn:sema:argument" && e.message.startsWith(what))
+  }
+  for (const [what, value] of [["limit", NaN], ["limit", 1n], ["lease", NaN], ["caps", [1n]], ["pools", { gpu: Infinity }]]) {
+    await assert.rejects(client.semaphore(server.name, { limit: 1, [what]: value }).acquire({ timeout: 0 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument" && e.message.startsWith(what))
+  }
+  for (const name of ["...", "a/../b", "%2E", "a b?c#d", "ä"]) await client.semaphore(name, { limit: 1 }).run(() => {}, { timeout: MINUTE })
+})
+
+// A process or a thread that is sent a permit gets data: it can neither release the permit nor be told of its loss.
+test("a copy of a permit is no permit", async () => {
+  await semaphore.run(async (permit) => {
+    const { id, token, slot } = permit
+    const data = { id, permit: permit.permit, token, slot }
+    const copies = [structuredClone(permit), JSON.parse(JSON.stringify(permit)), { ...permit }]
+    const worker = new Worker(`require("node:worker_threads").parentPort.postMessage(require("node:worker_threads").workerData)`, { eval: true, workerData: permit })
+    copies.push((await once(worker, "message"))[0])
+    for (const serialization of ["json", "advanced"]) {
+      const child = fork("-", { execArgv: ["-e", `process.once("message", (m) => process.send(m, () => process.exit()))`], serialization })
+      child.send(permit)
+      const exited = once(child, "exit")
+      copies.push((await once(child, "message"))[0])
+      await exited
+    }
+    for (const copy of copies) assert.deepEqual(copy, data)
+    await assert.rejects(Object.create(permit).release(), TypeError)
+    assert.ok(!permit.signal.aborted)
+    assert.equal(await semaphore.tryAcquire(), null)
+  })
 })
 
 test("nothing free", async () => {
