@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -48,13 +49,20 @@ class Serving(unittest.TestCase):
     def cont(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def waiting(self, n: int) -> None:
+    def waiting(self, n: int, within: float = math.inf) -> None:
         """Returns once so many callers wait."""
-        while True:
+        end = time.monotonic() + within
+        while time.monotonic() < end:
             with urllib.request.urlopen(f"{self.url}/v1/semaphores/{self.name.replace('/', '%2F')}") as answer:
                 if json.load(answer)["waiting"] == n:
                     return
             time.sleep(0.02)  # a snapshot is asked for
+        raise AssertionError(f"not {n} callers wait, after {within} s")
+
+    def names(self) -> list[str]:
+        """The names of all semaphores."""
+        with urllib.request.urlopen(f"{self.url}/v1/semaphores?max=1000") as answer:
+            return [semaphore["name"] for semaphore in json.load(answer)["semaphores"]]
 
     def revoke(self, permit: str, method: str = "POST", what: str = "/revoke") -> None:
         path = f"/v1/semaphores/{self.name.replace('/', '%2F')}/holders/{permit}{what}"

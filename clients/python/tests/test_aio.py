@@ -65,6 +65,19 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(Refused, "gpus"):
             await shared.acquire(take={"gpus": 1})
 
+    async def test_arguments_of_another_type(self) -> None:
+        for wish in ({"key": 5}, {"take": 5}, {"timeout": "5"}, {"weight": {1}}):
+            with self.assertRaisesRegex(Refused, ": want "):
+                await self.semaphore.acquire(**wish)  # type: ignore[arg-type]
+        for terms in ({"caps": 5}, {"pools": 5}):
+            with self.assertRaisesRegex(Refused, ": want "):
+                self.client.semaphore(self.name, limit=1, **terms)  # type: ignore[arg-type]
+
+    async def test_names_that_a_path_may_not_have(self) -> None:
+        for name in (".", "..", "...", "a/../b", "%2E", "a b?c#d", "ä"):
+            async with await self.client.semaphore(name, limit=1).acquire(MINUTE):
+                self.assertIn(name, self.names())
+
     async def test_nothing_free(self) -> None:
         async with await self.semaphore.acquire():
             self.assertIsNone(await self.semaphore.try_acquire())

@@ -1,3 +1,4 @@
+import re
 import threading
 import time
 import unittest
@@ -150,6 +151,35 @@ class Sync(Serving):
             threads[-1].start()
         for t in threads:
             t.join()
+
+    def test_what_does_not_fit(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, caps=(3,), pools={"gpu": 2})
+        for wish, at in (
+            ({"key": "acme", "weight": 4}, {"key": "acme", "cap": 3}), ({"take": {"gpu": 3}}, {"pool": "gpu", "limit": 2}),
+            ({"take": {"gpus": 1}}, {"pool": "gpus"}), ({"weight": 10}, None),
+        ):
+            with self.assertRaises(Refused) as refused:
+                shared.acquire(**wish)  # type: ignore[arg-type]
+            self.assertEqual(refused.exception.at, at)
+
+    def test_arguments_of_another_type(self) -> None:
+        nan = float("nan")
+        for what, value in (
+            ("key", 5), ("key", None), ("key", b"acme"), ("key", (b"acme",)), ("key", ({1},)), ("take", 5), ("take", {"gpu": {1}}), ("weight", {1}), ("weight", nan),
+            ("label", b"me"), ("slot", {1}), ("head_start", nan), ("timeout", nan), ("timeout", "5"),
+        ):
+            with self.subTest(what, value=value), self.assertRaisesRegex(Refused, f"^{what} {re.escape(repr(value))}: want ") as refused:
+                self.semaphore.acquire(**{what: value})  # type: ignore[arg-type]
+            self.assertEqual((refused.exception.status, refused.exception.kind), (400, "urn:sema:argument"))
+        for what, value in (("name", 5), ("name", None), ("name", "\ud800"), ("limit", {1}), ("lease", nan), ("caps", 5), ("caps", ({1},)), ("pools", 5), ("pools", {"gpu": nan})):
+            with self.subTest(what, value=value), self.assertRaisesRegex(Refused, f"^{what} {re.escape(repr(value))}: want "):
+                self.client.semaphore(**{"name": self.name, "limit": 1} | {what: value}).acquire()  # type: ignore[arg-type]
+
+    def test_names_that_a_path_may_not_have(self) -> None:
+        for name in (".", "..", "...", "a/../b", "%2E", "a b?c#d", "ä"):
+            with self.client.semaphore(name, limit=1).acquire(MINUTE) as permit:
+                self.assertIn(name, self.names())
+                permit.release()
 
     def test_nothing_free(self) -> None:
         with self.semaphore.acquire() as first:

@@ -7,19 +7,22 @@ none. So the client for threads and the one for asyncio behave the same.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import time
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:7362"
 LONGEST_WAIT = 3600.0  # seconds of one long poll
 GRACE = 15.0  # seconds that the server has beyond a wait to answer
+
+T = TypeVar("T")
 
 
 class SemaError(Exception):
@@ -37,14 +40,42 @@ class Unreachable(SemaError):
 class Refused(SemaError):
     """The request is wrong, or not allowed. Nothing was changed."""
 
-    def __init__(self, status: int, kind: str, detail: str) -> None:
+    def __init__(self, status: int, kind: str, detail: str, at: dict[str, Any] | None = None) -> None:
         super().__init__(f"{detail} ({status} {kind})")
         self.status = status
         self.kind = kind  # such as "urn:sema:too-heavy"; stays the same for ever
+        self.at = at  # what the request can never fit into: {"key": …, "cap": …} or {"pool": …, "limit": …}; None: the limit
 
 
 class PermitLost(SemaError):
     """The permit is not held any more: somebody else may have it."""
+
+
+def checked(what: str, value: Any, into: Callable[[Any], T], want: str) -> T:
+    """The value, converted. An error says which value it is, as the server's do."""
+    try:
+        return into(value)
+    except (TypeError, ValueError):
+        raise Refused(400, "urn:sema:argument", f"{what} {value!r:.60}: want {want}") from None
+
+
+def seconds(value: Any) -> float:
+    if math.isnan(value):
+        raise ValueError
+    return float(value)
+
+
+def names(value: Any) -> list[str]:
+    found = list(value)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError
+    return found
+
+
+def part_of_path(name: Any) -> str:
+    """A name in a path, where . and .. would be directories."""
+    part = quote(name, safe="")
+    return part.replace(".", "%2E") if part in (".", "..") else part
 
 
 def now() -> float:
@@ -99,7 +130,7 @@ class Answer:
         return str(self.body.get("type", "")).removeprefix("urn:sema:")
 
     def refused(self) -> Refused:
-        return Refused(self.status, str(self.body.get("type", "")), str(self.body.get("detail", "no reason was given")))
+        return Refused(self.status, str(self.body.get("type", "")), str(self.body.get("detail", "no reason was given")), self.body.get("at"))
 
     def lost(self) -> PermitLost:
         return PermitLost(str(self.body.get("detail", "the permit is gone")))
@@ -130,11 +161,26 @@ class Wish:
     pools: Mapping[str, int] = field(default_factory=dict)
     take: Mapping[str, int] = field(default_factory=dict)
     head_start: float = 0.0
+    timeout: float | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    pid: int = field(default_factory=os.getpid)  # the process that asks, whose the permit is
+
+    def __post_init__(self) -> None:
+        self.path = f"/v1/semaphores/{checked('name', self.name, part_of_path, 'a text')}/permits/{self.id}"
+        if not isinstance(self.key, str):
+            self.key = checked("key", self.key, names, "a name, or up to three names")
+        self.take = checked("take", self.take, dict, 'amounts by pool, as in {"gpu": 1}')
+        if self.timeout is not None:
+            self.timeout = checked("timeout", self.timeout, seconds, "seconds, or None")
+        for what in ("limit", "lease", "weight", "label", "slot", "key", "caps", "pools", "take", "head_start"):
+            checked(what, getattr(self, what), lambda value: json.dumps(value, allow_nan=False), "a value that JSON has")
 
     @property
-    def path(self) -> str:
-        return f"/v1/semaphores/{quote(self.name, safe='')}/permits/{quote(self.id, safe='')}"
+    def foreign(self) -> PermitLost | None:
+        """In a process that was forked from the one that asked: why the permit is not this process's."""
+        if os.getpid() == self.pid:
+            return None
+        return PermitLost(f"the permit of {self.name!r} belongs to process {self.pid}, which forked this one")
 
     @property
     def margin(self) -> float:
@@ -156,8 +202,10 @@ class Held:
 
     def check(self) -> None:
         """Raises PermitLost if the permit cannot be trusted any more."""
-        if self.loss is None and not self.released and now() >= self.until:
-            self.loss = PermitLost(f"the permit of {self.wish.name!r} could not be renewed in time")
+        if self.loss is None and not self.released:
+            self.loss = self.wish.foreign
+            if self.loss is None and now() >= self.until:
+                self.loss = PermitLost(f"the permit of {self.wish.name!r} could not be renewed in time")
         if self.loss is not None:
             raise self.loss
 
@@ -201,20 +249,25 @@ class Shown:
             return True
         return False
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("sema: a permit belongs to the process that took it: it cannot be pickled or copied")
 
-def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[Request | Pause, Answer | None, Held]:
+
+def acquiring(wish: Wish, patience: float) -> Generator[Request | Pause, Answer | None, Held]:
     """Asks for a permit until it is held, or timeout seconds have passed. The id is
     the same in every request, so that one more takes no second permit."""
     began = now()
-    deadline = math.inf if timeout is None else began + timeout
+    deadline = math.inf if wish.timeout is None else began + wish.timeout
     silent: float | None = None  # since when nothing was answered
     while True:
+        if foreign := wish.foreign:
+            raise foreign
         wait = max(0.0, min(deadline - now(), LONGEST_WAIT))
         body: dict[str, Any] = {"limit": wish.limit, "lease_seconds": wish.lease, "wait_seconds": wait}
         for field_name, value, usual in (
             ("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False),
-            ("key", wish.key if isinstance(wish.key, str) else list(wish.key), ""), ("caps", list(wish.caps), []),
-            ("pools", dict(wish.pools), {}), ("take", dict(wish.take), {}), ("head_start_seconds", wish.head_start, 0.0),
+            ("key", wish.key, ""), ("caps", list(wish.caps), []),
+            ("pools", dict(wish.pools), {}), ("take", wish.take, {}), ("head_start_seconds", wish.head_start, 0.0),
         ):
             if value != usual:
                 body[field_name] = value
@@ -284,6 +337,8 @@ def releasing(held: Held) -> Steps:
     wish, first = held.wish, True
     end = held.until + wish.margin
     while True:
+        if foreign := wish.foreign:
+            raise foreign
         answer = yield Request("DELETE", wish.path, None, max(0.5, min(5.0, end - now())))
         if answer is not None and answer.status == 204:
             return
@@ -310,6 +365,8 @@ def loss_of(error: SemaError) -> None:
 def abandoning(wish: Wish) -> Steps:
     """Gives back what may have been granted to a caller that went away."""
     for _ in range(3):
+        if wish.foreign:
+            return
         answer = yield Request("DELETE", wish.path, None, 2.0)
         if answer is not None and answer.again is None:
             return

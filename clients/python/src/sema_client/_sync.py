@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from ._protocol import Answer, Held, Pause, PermitLost, Request, SemaError, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, loss_of, now, releasing
+from ._protocol import Answer, Held, Pause, PermitLost, Request, SemaError, Server, Shown, Unavailable, Wish, abandoning, acquiring, checked, keeping, loss_of, now, releasing
 
 T = TypeVar("T")
 
@@ -41,20 +43,20 @@ class Client:
 
     def _run(self, steps: Generator[Request | Pause, Answer | None, T], stopped: threading.Event) -> T:
         """Does what the steps want, until they end, or stopped is set."""
-        step = next(steps)
+        answer: Answer | None = None
         while True:
-            answer: Answer | None = None
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer = None
             if isinstance(step, Pause):
                 stopped.wait(step.seconds)
             else:
                 answer = self._ask(step)
             if stopped.is_set():
                 raise _Stopped
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
 
     def _ask(self, request: Request) -> Answer | None:
         url = urlsplit(self._server.url)
@@ -65,6 +67,7 @@ class Client:
             c = http.client.HTTPConnection(url.hostname, url.port, timeout=request.timeout)
         try:
             c.connect()
+            _connections.add(c.sock)
             keep_alive(c.sock)
             body = None if request.body is None else json.dumps(request.body)
             c.request(request.method, url.path + request.path, body, self._server.headers)
@@ -78,6 +81,28 @@ class Client:
 
 class _Stopped(BaseException):
     pass
+
+
+_connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def disconnect(fd: int) -> None:
+    """Replaces a connection that belongs to the process that forked this one. Otherwise the server would not see its end
+    while this process lives, and an event loop here could read from it. Its owner here closes the number later, so the
+    number stays taken."""
+    if fd >= 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, fd, inheritable=False)
+        os.close(null)
+
+
+def _forked() -> None:
+    for connection in list(_connections):
+        disconnect(connection.fileno())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def answer_of(status: int, text: bytes) -> Answer:
@@ -99,12 +124,16 @@ def keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
 
 
+def terms(caps: Sequence[int], pools: Mapping[str, int] | None) -> tuple[tuple[int, ...], dict[str, int]]:
+    return checked("caps", caps, tuple, "numbers, as in (20, 4)"), checked("pools", pools or {}, dict, 'limits by name, as in {"gpu": 8}')
+
+
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
     def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
         self._client = client
-        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, tuple(caps), dict(pools or {})
+        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, *terms(caps, pools)
 
     def acquire(
         self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "",
@@ -124,9 +153,9 @@ class Semaphore:
         head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start, timeout)
         try:
-            held = self._client._run(acquiring(wish, timeout, self._client._patience), threading.Event())
+            held = self._client._run(acquiring(wish, self._client._patience), threading.Event())
         except Unavailable:
             raise
         except BaseException:
@@ -160,6 +189,8 @@ class Permit(Shown):
 
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Waits until the permit is lost or released, for at most so many seconds, and says whether it is lost."""
+        if self._held.wish.foreign:  # nobody notifies here, and the lock may be taken for ever
+            return self.lost
         end = None if timeout is None else now() + timeout
         with self._changed:
             while not self.lost and not self._stopped.is_set():
@@ -172,9 +203,12 @@ class Permit(Shown):
         return self.lost
 
     def release(self) -> None:
-        """Gives the permit back. Whoever waits has it at once. Raises PermitLost if it was lost; a second call does nothing."""
+        """Gives the permit back. Whoever waits has it at once. Raises PermitLost if it was lost, and in another process
+        than the one that took it; a second call does nothing."""
         if self._held.released:
             return
+        if foreign := self._held.wish.foreign:
+            raise foreign
         loss = self._held.loss
         self._end()
         if loss is not None:
@@ -196,9 +230,13 @@ class Permit(Shown):
             self._changed.notify_all()
 
     def __enter__(self) -> Permit:
+        if foreign := self._held.wish.foreign:
+            raise foreign
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._held.wish.foreign:
+            return  # the process that took the permit releases it
         try:
             self.release()
         except SemaError as e:

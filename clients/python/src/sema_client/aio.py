@@ -9,17 +9,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+import weakref
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import aiohttp
+from yarl import URL
 
 from ._protocol import (
     Answer, Held, Pause, PermitLost, Request, SemaError, Server, Shown, Unavailable, Unreachable, Wish, abandoning, acquiring, keeping, loss_of, releasing,
 )
-from ._sync import answer_of
+from ._sync import answer_of, disconnect, terms
 
 T = TypeVar("T")
 
@@ -37,11 +40,14 @@ class Client:
 
     def __init__(self, url: str | None = None, token: str | None = None, *, patience: float = 60.0, context: ssl.SSLContext | None = None) -> None:
         self._server = Server.find(url, token)
+        self._base = str(URL(self._server.url)).rstrip("/")
         self._patience = patience
         self._context = context
         self._session: aiohttp.ClientSession | None = None
+        self._connections: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
+        _clients.add(self)
 
     def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
@@ -78,34 +84,73 @@ class Client:
             task.exception()  # its caller may be gone: asyncio is to print nothing
 
     async def _run(self, steps: Generator[Request | Pause, Answer | None, T], waits: bool = False) -> T:
-        step = next(steps)
+        answer: Answer | None = None
         while True:
-            if waits and self._closed:
-                raise Unreachable("the client is closed")
-            answer: Answer | None = None
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-            else:
-                answer = await self._ask(step)
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 result: T = end.value
                 return result
+            if waits and self._closed:
+                raise Unreachable("the client is closed")
+            answer = None
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            else:
+                answer = await self._ask(step)
 
     async def _ask(self, request: Request) -> Answer | None:
         if self._closed:
             return None
         if self._session is None:  # a waiter has a connection of its own, so they are not bounded
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=self._context or True))
+            self._session = aiohttp.ClientSession(connector=_Connector(self._connections, limit=0, ssl=self._context or True))
         try:
             async with self._session.request(
-                request.method, self._server.url + request.path, json=request.body, headers=self._server.headers,
+                request.method, URL(self._base + request.path, encoded=True), json=request.body, headers=self._server.headers,
                 timeout=aiohttp.ClientTimeout(total=request.timeout), allow_redirects=False,
             ) as response:
                 return answer_of(response.status, await response.read())
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
             return None
+
+    def _forked(self) -> None:
+        """Leaves connections and tasks to the process that forked this one."""
+        for connection in list(self._connections):
+            if (sock := connection.get_extra_info("socket")) is not None:
+                disconnect(sock.fileno())
+        if self._session is not None:
+            self._session.detach()  # which closes nothing
+        self._session, self._tasks = None, set()
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A connector that lists its connections, and that a forked process does not close."""
+
+    def __init__(self, connections: weakref.WeakSet[asyncio.Transport], **options: Any) -> None:
+        self._pid = os.getpid()
+        self._connections = connections
+        super().__init__(**options)
+
+    async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
+        transport, protocol = await super()._wrap_create_connection(*args, **options)
+        self._connections.add(transport)
+        return transport, protocol
+
+    def __del__(self, *args: Any) -> None:
+        if os.getpid() == self._pid:
+            super().__del__(*args)
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Semaphore:
@@ -113,7 +158,7 @@ class Semaphore:
 
     def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
         self._client = client
-        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, tuple(caps), dict(pools or {})
+        self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, *terms(caps, pools)
 
     async def acquire(
         self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "",
@@ -133,13 +178,13 @@ class Semaphore:
         head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start, timeout)
         try:
-            held = await self._client._run(acquiring(wish, timeout, self._client._patience), waits=True)
+            held = await self._client._run(acquiring(wish, self._client._patience), waits=True)
         except Unavailable:
             raise
         except BaseException:
-            if not self._client._closed:
+            if not self._client._closed and not wish.foreign:
                 self._client._background(self._client._run(abandoning(wish)))
             raise
         return Permit(self._client, held)
@@ -171,6 +216,8 @@ class Permit(Shown):
         nothing. A cancelled release goes on in the background."""
         if self._held.released:
             return
+        if foreign := self._held.wish.foreign:
+            raise foreign
         loss = self._held.loss
         self._held.released = True
         self._keeper.cancel()
@@ -198,6 +245,8 @@ class Permit(Shown):
             if kind is asyncio.CancelledError and others == 0:
                 assert self._held.loss is not None
                 raise self._held.loss from error
+        if self._held.wish.foreign:
+            return  # the process that took the permit releases it
         try:
             await self.release()
         except SemaError as e:
