@@ -96,13 +96,18 @@ func (r recovery) play(t *testing.T) {
 	if r.later {
 		expect.Until(t, "all wait and listen again", func() bool {
 			ctx := expect.Within(t)
-			list, err := rdb.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
+			tickets, err := rdb.ZRange(ctx, "sema:{x}:waiters", 0, -1).Result()
 			expect.OK(t, err)
-			channels, err := rdb.PubSubChannels(ctx, "*").Result()
-			expect.OK(t, err)
-			queued, err := rdb.ZCard(ctx, "sema:{x}:waiters").Result()
-			expect.OK(t, err)
-			return strings.Count(list, "\n") == n && len(channels) == n && int(queued) == n
+			for _, id := range tickets {
+				client, _, _ := strings.Cut(id, "-")
+				inbox := "sema:{x}:inbox:" + client
+				listeners, err := rdb.PubSubNumSub(ctx, inbox).Result()
+				expect.OK(t, err)
+				if listeners[inbox] != 1 { // 2: the connection of before is not closed yet
+					return false
+				}
+			}
+			return len(tickets) == n
 		})
 		release()
 	}
