@@ -88,7 +88,7 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 		held = append(held, acquire(t, openSem(t, holder, name, 1, o)))
 		line = append(line, queue(t, openSem(t, waiter, name, 1, o)))
 	}
-	listening := func() bool { return shardChannels(t, c.Nodes...) == semaphores }
+	listening := func() bool { return shardChannels(t, c.Nodes...) == 2*semaphores } // each holder, and each waiter
 	expect.Until(t, "listening to each", listening)
 	for range 3 {
 		for _, node := range c.Nodes {

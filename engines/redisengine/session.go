@@ -74,7 +74,7 @@ func (s *session) listens(ctx context.Context) bool {
 // firstWait carries out a call with waiting asks for a session without a
 // subscription. It subscribes before it queues an ask: so it misses no hand-off.
 // An ask that comes alone is first sent as one that does not wait: most are
-// granted, and need no subscription. In other calls, and for named permits, that
+// granted, and need not wait for a subscription. In other calls, and for named permits, that
 // would be wrong: a light ask could be granted before an earlier heavy one, and
 // an ask that does not wait drops the ticket of another session. If subscribing
 // takes too long, the call goes on: a client that asks again finds its permit.

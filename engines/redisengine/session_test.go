@@ -122,12 +122,14 @@ func TestASubscriptionHangs(t *testing.T) {
 		r.Wait = true
 		return s.do(r)[0]
 	}
+	_, err := s.State(expect.Within(t)) // makes the connection for calls
+	expect.OK(t, err)
+	b.block()
 	for _, s := range []*direct{s, other} {
 		if a := ask(s, 1); a.Status != protocol.Granted {
 			t.Fatalf("free, and %+v", a)
 		}
 	}
-	b.block()
 	for _, s := range []*direct{s, other, s} {
 		if a := ask(s, 2); a.Status != protocol.Queued {
 			t.Errorf("nobody listens yet: %+v; want it queued", a)
