@@ -13,6 +13,7 @@ import (
 
 	"sema"
 	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -93,6 +94,8 @@ func semaRoundTrips(t *testing.T) roundTrips {
 		}
 	}
 	giveBack(acquire())
+	// The first grant subscribes, which nobody waits for.
+	expect.Until(t, "the subscription", func() bool { return len(c.rdb.PubSubChannels(t.Context(), "*").Val()) == 1 })
 	var p *sema.Permit
 	return roundTrips{
 		Type:    "sema",
