@@ -32,8 +32,8 @@ func TestAHeavierCallerGetsWhatIsKeptDuringACall(t *testing.T) {
 	})
 }
 
-// A caller that comes alone keeps nothing: a program that ends without Close then leaves nothing to its lease. From
-// the second of a row of callers on permits are kept, until none comes for as long as Keep.
+// The permit of a lone caller goes back at once, so a program that ends without Close leaves none behind. Permits are
+// kept from the second caller of a row on, until no caller comes for as long as Keep.
 func TestOnlyARowOfCallersKeeps(t *testing.T) {
 	const keep = 20 * time.Millisecond
 	bubble(t, &sema.Options{Keep: keep}, func(t *testing.T, e *counting, s *sema.Semaphore) {

@@ -113,8 +113,8 @@ type Options struct {
 	MaxHold time.Duration
 
 	// Keep is how long a released permit stays in this process for its next
-	// caller, if nobody here waits for it and no other client does, and if its own
-	// caller came as soon after another's release. An Acquire
+	// caller, if nobody here waits for it and no other client does. Its own caller has
+	// to have come within Keep of another's release. An Acquire
 	// within that time takes it without asking the engine, which makes it some
 	// hundred times as fast. Cost: Release returns before the engine knows;
 	// other clients see the weight as held for that time, or until they ask for it; and a

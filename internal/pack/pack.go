@@ -203,7 +203,7 @@ func Optional[T any](c *Coder, v **T, is func(*T)) {
 	is(*v)
 }
 
-// ID is a permit's name.
+// ID lays out the name of a permit.
 func (c *Coder) ID(id *engine.ID) {
 	c.Name(&id.Client)
 	c.Uint(&id.Number)
@@ -211,7 +211,7 @@ func (c *Coder) ID(id *engine.ID) {
 	c.Bits(&id.Slot)
 }
 
-// Who is the description of a client.
+// Who lays out the description of a client.
 func (c *Coder) Who(w *engine.Client) {
 	c.Name(&w.Host)
 	Int(c, &w.PID)

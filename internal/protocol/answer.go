@@ -56,8 +56,8 @@ type Reply struct {
 	// and the Ask had Again or the call had Keep. The client then asks more often.
 	Unreachable bool
 
-	// Keep is set if no other client waits: the client may pass permits that its callers
-	// release to the next of them, or keep them for one, for Call.Keep from the sending of the call.
+	// Keep is set if no other client waits. The client may then pass released permits to its next
+	// callers, or keep them for one. That holds for Call.Keep from the sending of the call.
 	Keep bool
 
 	// Recalled is set if an Ask was Refused and the engine told another client to
