@@ -1,12 +1,15 @@
 package httpengine
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"sema/engine"
 	"sema/internal/wire"
@@ -20,7 +23,19 @@ func noAnswer(op, name string, err error) *engine.Error {
 	}
 	failure := &engine.Error{Op: op, Name: name, Temporary: true, Err: err, Hint: "check that the server runs and the address is right"}
 	var dial *net.OpError
-	failure.NotExecuted = errors.As(err, &dial) && dial.Op == "dial"
+	var certificate *tls.CertificateVerificationError
+	var address *net.AddrError
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		failure.Temporary, failure.Hint = false, "the server speaks no TLS here: http://"
+	case errors.As(err, &certificate):
+		failure.Temporary, failure.Hint = false, "the server's certificate is not trusted: see Options.TLS"
+	case errors.As(err, &address):
+		failure.Temporary, failure.Hint = false, "write the address as http://host:port"
+	case errors.Is(err, io.EOF):
+		failure.Hint += "; the server may want TLS: https://"
+	}
+	failure.NotExecuted = !failure.Temporary || errors.As(err, &dial) && dial.Op == "dial"
 	return failure
 }
 
@@ -33,8 +48,15 @@ func refused(op, name string, answer *http.Response, body []byte) *engine.Error 
 	p := wire.Problem{}
 	if json.Unmarshal(body, &p) != nil || p.Type == "" {
 		failure.Err = fmt.Errorf("the server answers %s", answer.Status)
-		failure.Temporary = answer.StatusCode >= 500
+		switch code := answer.StatusCode; code { // a proxy's, if the server is away or busy
+		case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		default:
+			failure.Temporary = code >= 500 || code == http.StatusTooManyRequests
+		}
 		failure.Hint = checkURL
+		if strings.Contains(string(body), "HTTPS") {
+			failure.Hint = "the server wants TLS: https://"
+		}
 		return failure
 	}
 	failure.Err, failure.Hint = errors.New(p.Detail), p.Hint

@@ -252,9 +252,9 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	wholeLimit(t, heavy, 2)
 }
 
-// TLS is the client's option. Calls and notifications both use it.
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// startTLS starts a server that speaks nothing but TLS at the address, with a certificate of the pool.
+func startTLS(t *testing.T) (addr string, pool *x509.CertPool) {
+	t.Helper()
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	expect.OK(t, err)
@@ -271,11 +271,18 @@ func TestTLS(t *testing.T) {
 	expect.OK(t, os.WriteFile(certFile, cert, 0o600))
 	expect.OK(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
 	port := strconv.Itoa(redistest.FreePort(t))
-	addr := net.JoinHostPort("127.0.0.1", port)
+	addr = net.JoinHostPort("127.0.0.1", port)
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
 		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
-	pool := x509.NewCertPool()
+	pool = x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
+	return addr, pool
+}
+
+// TLS is the client's option. Calls and notifications both use it.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	addr, pool := startTLS(t)
 	everything(t, func() sema.Engine {
 		return closing(t, connect(t, redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}))
 	})

@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"context"
+	"sync/atomic"
 
 	"sema/internal/protocol"
 )
@@ -12,6 +13,7 @@ type caller struct {
 	topology
 	replicas int // Options.Replicas
 	readSize int // how many permits and tickets State reads in one step
+	checked  atomic.Bool
 }
 
 // run runs the script with args, which w made.

@@ -1,6 +1,7 @@
 package redisengine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -22,6 +23,9 @@ func (t *topology) wrap(op, name string, err error) *engine.Error {
 		m.Temporary = false // a client of one server stays with that one
 	case errors.Is(err, engine.ErrClosed):
 		m.NotExecuted, err = true, engine.ErrClosed
+	}
+	if s := t.rdb.PoolStats(); errors.Is(err, context.DeadlineExceeded) && t.poolSize > 0 && int(s.TotalConns)-int(s.IdleConns) >= t.poolSize {
+		m.Hint = rediserror.HintPool
 	}
 	if redis.HasErrorPrefix(err, "SEMAVERSION") {
 		err = fmt.Errorf("%w; this is sema %s, which knows %s", err, engine.Version, mark)

@@ -124,6 +124,9 @@ func (s *session) subscribe(ctx context.Context) error {
 
 // step runs the script once.
 func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	if err := s.caller.check(ctx, s.name); err != nil {
+		return protocol.Reply{}, err
+	}
 	now := time.Now()
 	described := s.describe(now, c)
 	want, on := s.caller.replicas, 0

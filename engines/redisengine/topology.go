@@ -20,6 +20,9 @@ type topology struct {
 	cluster       *redis.ClusterClient // nil: one server, or Sentinel
 	wireDeadlines bool                 // the client ends a call at its context's deadline (ContextTimeoutEnabled)
 	readTimeout   time.Duration        // the client's; 0: none, or not known
+	poolSize      int                  // the client's; 0: not known
+	addr          string               // of a server; "": not known
+	tls           bool                 // the client uses TLS
 
 	// publishMark is the first byte of each client's name. It tells the scripts how to
 	// publish to the client: p means PUBLISH, s means SPUBLISH.
@@ -36,10 +39,18 @@ func topologyOf(rdb redis.UniversalClient) (topology, error) {
 	t := topology{rdb: rdb, publishMark: "p"}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		t.wireDeadlines, t.readTimeout = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
+		o := c.Options()
+		t.wireDeadlines, t.readTimeout, t.poolSize, t.tls = o.ContextTimeoutEnabled, max(0, o.ReadTimeout), o.PoolSize, o.TLSConfig != nil
+		if o.Network == "tcp" {
+			t.addr = o.Addr
+		}
 	case *redis.ClusterClient:
+		o := c.Options()
 		t.cluster, t.publishMark = c, "s"
-		t.wireDeadlines, t.readTimeout = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
+		t.wireDeadlines, t.readTimeout, t.tls = o.ContextTimeoutEnabled, max(0, o.ReadTimeout), o.TLSConfig != nil
+		if len(o.Addrs) > 0 {
+			t.addr = o.Addrs[0]
+		}
 	case *redis.Ring: // its servers are independent: a key would be in two places after a change of servers
 		return topology{}, &engine.ArgumentError{What: "redis client", Value: "*redis.Ring", Want: want}
 	}

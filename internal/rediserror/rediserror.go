@@ -32,7 +32,14 @@ type Meaning struct {
 	Hint string
 }
 
+// HintCluster is for a client of one server at a node of a cluster.
+const HintCluster = "the server is part of a cluster: use redis.NewClusterClient, redis+cluster://"
+
+// HintPool is for calls that got no connection in time.
+const HintPool = "all connections of the go-redis client are in use: raise its PoolSize, or see what holds them, such as a BLPOP"
+
 const (
+	hintAddress  = "write the address as host:port, without redis://; redis.ParseURL reads a URL"
 	hintPassword = "the server wants a password: redis://user:password@host"
 	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/fleets.md for the others"
 	hintSlots    = "on a cluster all keys of one request must be in the same slot: give the name a hash tag, such as {name}"
@@ -50,7 +57,7 @@ var replies = []struct {
 	{"BUSY ", Meaning{Temporary: true, NotExecuted: true, Hint: "a script of somebody else's blocks the server: SCRIPT KILL ends it"}},
 	{"MASTERDOWN ", Meaning{Temporary: true, NotExecuted: true}},
 	{"CLUSTERDOWN ", Meaning{Temporary: true, NotExecuted: true}},
-	{"MOVED ", Meaning{Temporary: true, NotExecuted: true, Hint: "the server is part of a cluster: use a cluster client, redis+cluster://"}},
+	{"MOVED ", Meaning{Temporary: true, NotExecuted: true, Hint: HintCluster}},
 	{"ASK ", Meaning{Temporary: true, NotExecuted: true}},
 	{"TRYAGAIN ", Meaning{Temporary: true, NotExecuted: true}},
 	{"NOREPLICAS ", Meaning{Temporary: true, NotExecuted: true}},
@@ -67,6 +74,10 @@ var replies = []struct {
 	{"WRONGPASS ", Meaning{NotExecuted: true, Hint: "check user and password, redis://user:password@host"}},
 	{"WRONGTYPE ", Meaning{NotExecuted: true, Hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
 	{"CROSSSLOT ", Meaning{NotExecuted: true, Hint: hintSlots}},
+	{"ERR DB index is out of range", Meaning{NotExecuted: true, Hint: "the server has no database of this number: use 0, or raise its databases"}},
+	{"ERR invalid DB index", Meaning{NotExecuted: true, Hint: "the server has no database of this number: use 0"}},
+	{"ERR SELECT is not allowed in cluster mode", Meaning{NotExecuted: true, Hint: HintCluster}},
+	{"ERR This instance has cluster support disabled", Meaning{NotExecuted: true, Hint: "the server is no part of a cluster: use redis.NewClient, redis://"}},
 
 	{"SEMAVERSION ", Meaning{Temporary: true, NotExecuted: true, Hint: "bring all programs that share the semaphore to one release, or wait until those of the other one have let go of it; what they hold counts, so delete nothing"}},
 
@@ -79,7 +90,12 @@ var replies = []struct {
 // Sort says what err means. It finds the error of go-redis or of the network
 // through wrapping. Sort(nil) is the zero Meaning.
 func Sort(err error) Meaning {
-	if reply, ok := errors.AsType[redis.Error](err); ok {
+	reply, ok := errors.AsType[redis.Error](err)
+	if err != nil && strings.Contains(err.Error(), "all sentinels specified in configuration") {
+		// Sentinels that are there and answer something else keep to it.
+		return Meaning{Temporary: !ok, NotExecuted: true, Hint: "see whether the addresses are those of the Sentinels, and the name is that of the master"}
+	}
+	if ok {
 		for _, r := range replies {
 			if strings.HasPrefix(reply.Error(), r.prefix) {
 				return r.Meaning
@@ -90,11 +106,17 @@ func Sort(err error) Meaning {
 	var connection *net.OpError
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
+	var address *net.AddrError
+	var lookup *net.DNSError
 	switch {
+	case errors.As(err, &address), errors.As(err, &lookup) && lookup.Err == "unknown port":
+		return Meaning{NotExecuted: true, Hint: hintAddress}
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return Meaning{NotExecuted: true, Hint: "the server speaks no TLS here: a client without TLSConfig, redis://, or the server's tls-port"}
 	case errors.As(err, &connection) && connection.Op == "dial":
 		return Meaning{Temporary: true, NotExecuted: true, Hint: "check that the server runs and the address is right"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return Meaning{Temporary: true, NotExecuted: true, Hint: "all connections of the go-redis client are in use: raise its PoolSize, or see what holds them"}
+		return Meaning{Temporary: true, NotExecuted: true, Hint: HintPool}
 	case errors.As(err, &certificate):
 		return Meaning{NotExecuted: true, Hint: "the server's certificate is not trusted: see the go-redis client's TLSConfig"}
 	case errors.Is(err, redis.ErrClosed):
@@ -106,7 +128,7 @@ func Sort(err error) Meaning {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), network != nil:
 		// With maxclients reached the server hangs up as well, mostly before
 		// the client has read the words that say so.
-		return Meaning{Temporary: true, Hint: "the server closed the connection: see whether it restarted, or reached its maxclients"}
+		return Meaning{Temporary: true, Hint: "the server closed the connection: see whether it restarted, reached its maxclients, or wants TLS"}
 	}
 	return Meaning{}
 }

@@ -1,0 +1,89 @@
+package redisengine
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+	"sema/internal/rediserror"
+)
+
+// check asks the server once, before the first step, whether it is one for this client. A client of
+// one server can use some names at a node of a cluster, and fails with the others.
+func (c *caller) check(ctx context.Context, name string) error {
+	if c.checked.Load() {
+		return nil
+	}
+	mode, err := cancellable(ctx, func() (string, error) { return c.mode(ctx) })
+	var misfit *engine.Error
+	switch {
+	case err != nil && !rediserror.FromServer(err):
+		misfit = c.wrap("step", name, err)
+		c.speaksOther(misfit)
+	case err != nil: // the step fails with it as well, or the server does not know HELLO
+		return nil
+	case mode == "cluster" && c.cluster == nil:
+		misfit = &engine.Error{Err: errors.New("the server is a node of a cluster, and the client is for one server"), Hint: rediserror.HintCluster}
+	case mode == "sentinel":
+		misfit = &engine.Error{Err: errors.New("the server is a Sentinel"), Hint: "use redis.NewFailoverClient, redis+sentinel://"}
+	default:
+		c.checked.Store(true)
+		return nil
+	}
+	misfit.Op, misfit.Name, misfit.NotExecuted = "step", name, true
+	return misfit
+}
+
+// mode is what the server says it is; any user may ask. A cluster of one node serves all names, so
+// it counts as one server. A cluster client learns the cluster's map instead.
+func (c *caller) mode(ctx context.Context) (string, error) {
+	if c.cluster != nil {
+		_, err := c.cluster.MasterForKey(ctx, "sema")
+		return "", err
+	}
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	if err := c.rdb.Process(ctx, hello); err != nil {
+		return "", c.notSent(err)
+	}
+	mode, _ := hello.Val()["mode"].(string)
+	if mode == "cluster" {
+		if info, _ := c.rdb.ClusterInfo(ctx).Result(); strings.Contains(info, "cluster_size:1\r") {
+			mode = ""
+		}
+	}
+	return mode, nil
+}
+
+// probeTime bounds the question whether a server speaks TLS.
+const probeTime = 500 * time.Millisecond
+
+// speaksOther changes the error of a server that speaks no TLS if the client does, or the other way
+// round. Otherwise it looks like a server that is slow or restarts.
+func (t *topology) speaksOther(failure *engine.Error) {
+	conn, err := net.DialTimeout("tcp", t.addr, probeTime)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(probeTime))
+	if !t.tls {
+		// The answer is not used, so nobody need vouch for the server.
+		if tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake() == nil { //nolint:gosec
+			failure.Temporary, failure.Hint = false, "the server wants TLS: a client with TLSConfig, rediss://"
+		}
+		return
+	}
+	first := []byte{0}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return
+	}
+	if _, err := conn.Read(first); err == nil && (first[0] == '+' || first[0] == '-') {
+		failure.Temporary, failure.Hint = false, "the server speaks no TLS here: a client without TLSConfig, redis://, or the server's tls-port"
+	}
+}
