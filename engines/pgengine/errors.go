@@ -2,6 +2,8 @@ package pgengine
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"slices"
 	"strings"
@@ -65,8 +67,16 @@ func explain(err error) *engine.Error {
 	e := &engine.Error{Err: err, Temporary: true}
 	if is == "" {
 		e.NotExecuted = pgconn.SafeToRetry(err)
-		if dial := (*pgconn.ConnectError)(nil); errors.As(err, &dial) {
+		var certificate *tls.CertificateVerificationError
+		switch dial := (*pgconn.ConnectError)(nil); {
+		case errors.As(err, &certificate):
+			e.Temporary, e.Hint = false, "the server's certificate is not trusted: see sslrootcert and sslmode in the URL"
+		case errors.As(err, &dial) && strings.Contains(err.Error(), "server refused TLS connection"):
+			e.Temporary, e.Hint = false, "the server speaks no TLS: sslmode=prefer in the URL, or ssl=on at the server"
+		case dial != nil:
 			e.Hint = "check that the server runs and the address is right"
+		case errors.Is(err, context.DeadlineExceeded):
+			e.Hint = "see whether the server answers, and whether the pool has a free connection (MaxConns)"
 		}
 	} else {
 		e.NotExecuted, e.Temporary = !slices.ContainsFunc(uncertain, begins), !slices.ContainsFunc(permanent, begins)

@@ -5,10 +5,15 @@ package pgengine_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema"
@@ -93,7 +98,32 @@ func TestSchema(t *testing.T) {
 func TestErrorHints(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	query(t, s, "CREATE ROLE nobody LOGIN; CREATE SCHEMA other")
+	query(t, s, "CREATE ROLE nobody LOGIN; CREATE SCHEMA other; CREATE ROLE known LOGIN PASSWORD 'right'")
+	hba := filepath.Join(s.Dir, "data", "pg_hba.conf")
+	expect.OK(t, os.WriteFile(hba, []byte("local all known scram-sha-256\nlocal all all trust\n"), 0o644))
+	query(t, s, "SELECT pg_reload_conf()")
+	at := func(user string) string { return strings.Replace(s.url(), "sema@", user+"@", 1) }
+	expect.Until(t, "passwords", func() bool {
+		c, err := pgx.Connect(expect.Within(t), at("known:wrong"))
+		if err == nil {
+			_ = c.Close(expect.Within(t))
+		}
+		return err != nil
+	})
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	defer func() { _ = plain.Close() }()
+	go func() { // refuses TLS, as a server without it does
+		for {
+			c, err := plain.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, 8))
+			_, _ = c.Write([]byte("N"))
+			_ = c.Close()
+		}
+	}()
 	query(t, s, `INSERT INTO sema_state VALUES ('x', 1, 0, 9000000000000000000, '{}', 0, 0, 0, '\xff01')`)
 	for _, test := range []struct {
 		what, address, hint string
@@ -107,6 +137,8 @@ func TestErrorHints(t *testing.T) {
 		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
 		{"no database", strings.Replace(s.url(), "/postgres?", "/ghost?", 1), "database", nil, true},
 		{"another release's state", s.url(), "one release", nil, false},
+		{"a wrong password", at("known:wrong"), "password", nil, true},
+		{"no TLS", "postgres://sema@" + plain.Addr().String() + "/postgres?sslmode=require", "sslmode", nil, true},
 		{"no server", "postgres://sema@/postgres?host=/nowhere", "", nil, false},
 	} {
 		e := engineAt(t, test.address, test.options)
@@ -133,7 +165,7 @@ func TestErrorHints(t *testing.T) {
 	}
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
-	_, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1")
+	_, err = c.Exec(expect.Within(t), "PREPARE p AS SELECT 1")
 	expect.OK(t, err)
 	if _, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1"); !strings.Contains(pgengine.Hint(err), "exec_mode") {
 		t.Errorf("%v: %q", err, pgengine.Hint(err))
@@ -144,6 +176,39 @@ func TestErrorHints(t *testing.T) {
 	}
 	if _, err := pgengine.New(poolAt(t, s.url()), &pgengine.Options{Poll: -1}); !errors.As(err, &argument) {
 		t.Error(err)
+	}
+}
+
+// A step, a look and a migration that run out of time say what was done, and what to try.
+func TestErrorHintsOutOfTime(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	config, err := pgxpool.ParseConfig(s.url())
+	expect.OK(t, err)
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(expect.Within(t), config)
+	expect.OK(t, err)
+	defer pool.Close()
+	c, err := pool.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	defer c.Release()
+	e, err := pgengine.New(pool, nil)
+	expect.OK(t, err)
+	defer func() { _ = e.Close() }()
+	sem := semAt(t, e, "")
+	for op, call := range map[string]func(context.Context) error{
+		"migrate": e.Migrate,
+		"acquire": func(ctx context.Context) error { _, err := sem.Acquire(ctx); return err },
+		"state":   func(ctx context.Context) error { _, err := sem.State(ctx); return err },
+		"list":    func(ctx context.Context) error { _, err := e.List(ctx); return err },
+	} {
+		ctx, cancel := context.WithTimeout(expect.Within(t), 300*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		var failed *engine.Error
+		if !errors.As(err, &failed) || failed.Op != op || !failed.Temporary || !strings.Contains(failed.Hint, "pool") {
+			t.Errorf("%s: %v: %#v", op, err, failed)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ func fail(op, name string, err error, reads bool) *engine.Error {
 	out := engine.Error{Temporary: true, Err: err}
 	if known := (*engine.Error)(nil); errors.As(err, &known) {
 		out = *known
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		out.Hint = "see whether the store answers, and whether its pool of connections is in use"
 	}
 	out.Op, out.Name, out.NotExecuted = op, name, out.NotExecuted || reads
 	return &out
