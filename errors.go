@@ -130,6 +130,16 @@ func (e *WeightError) Error() string {
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
 
+// refused is the ErrBusy of an acquisition that did not wait, for want of free weight.
+type refused struct {
+	busy        error
+	used, limit int
+}
+
+func (e *refused) Error() string { return fmt.Sprintf("%v: %d of %d held", e.busy, e.used, e.limit) }
+
+func (e *refused) Unwrap() error { return e.busy }
+
 // BusyError says that an acquisition was refused at once, because too many wait before it:
 // Options.MaxWaiting of them, or so many that its context's deadline would end the wait; or because callers
 // wait for 16 other combinations of pools, see Take. It is an ErrBusy. Nothing was changed.
@@ -153,6 +163,9 @@ func (e *BusyError) Unwrap() error { return ErrBusy }
 func (s *Semaphore) reason(e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
+		if e.Used > e.Limit-e.A.Weight() { // and not for a cap, a pool, a pause or those that wait
+			return &refused{s.busy, e.Used, e.Limit}
+		}
 		return s.busy
 	case client.TooManySets:
 		return &BusyError{Name: s.name}

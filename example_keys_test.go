@@ -37,7 +37,7 @@ func ExampleFor() {
 	// acme <nil>
 	// acme sema: no permit available: "api"
 	// initech <nil>
-	// initech sema: no permit available: "api"
+	// initech sema: no permit available: "api": 3 of 3 held
 	// acme holds 2 of 2
 	// initech holds 1 of 2
 }

@@ -318,7 +318,7 @@ func Example_optionsOfOneCall() {
 		return ctx.Err()
 	}, options...))
 	// Output:
-	// sema: no permit available: "api"
+	// sema: no permit available: "api": 3 of 5 held
 	// <nil>
 }
 

@@ -24,7 +24,8 @@ type Observer struct {
 	// Token, Held and Err, an ErrLost.
 	Lost func(Event)
 	// Abandoned: the garbage collector found a permit that nobody released.
-	// It has been given back. With Token and Held; Label tells where it was acquired.
+	// It has been given back. With Token and Held; Label tells where it was acquired. If it is
+	// nil, a line is logged by package slog's default logger.
 	Abandoned func(Event)
 	// RenewFailed: an attempt to renew, or to ask, failed. The next
 	// attempt follows soon; the permit is lost only when its time is up. With Err, an
@@ -32,7 +33,7 @@ type Observer struct {
 	RenewFailed func(Event)
 	// LimitDiffers: the engine's limit is not the one given to New. Called once
 	// for each stored limit seen. With Limit, as stored, and Err, a *LimitError. If it is
-	// nil, a line is logged by package slog.
+	// nil, a line is logged by package slog's default logger, but not under LimitStrict.
 	LimitDiffers func(Event)
 	// LimitChanged: this process has changed the limit, as the one that decides; see
 	// Options.Adapt. It is called from a goroutine of its own. With From, Limit, Bad and

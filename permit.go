@@ -3,6 +3,7 @@ package sema
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -114,6 +115,9 @@ func (p *Permit) Err() error {
 // from one caller of this process to the next keeps its id, and gets a new token:
 // an id is this caller's until it releases, and a Detached permit's for good.
 func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
+
+// String names the semaphore and the permit, for logs.
+func (p *Permit) String() string { return fmt.Sprintf("sema.Permit(%q, %s)", p.Name(), p.ID()) }
 
 // Name is that of the permit's semaphore.
 func (p *Permit) Name() string { return p.h.sem.name }
@@ -269,11 +273,13 @@ func (h *holding) giveUp(now time.Duration) {
 	}
 	h.end(named(errAbandoned, s.name))
 	m.Abandon(m.Release(now, &h.Acquisition))
-	if f := s.options.Observer.Abandoned; f != nil {
-		told := h.event()
-		told.Token, told.Held = h.Token(), now-h.GrantedAt()
-		s.loop.After(func() { f(told) })
+	f := s.options.Observer.Abandoned
+	if f == nil {
+		f = logAbandoned
 	}
+	told := h.event()
+	told.Token, told.Held = h.Token(), now-h.GrantedAt()
+	s.loop.After(func() { f(told) })
 }
 
 // run runs f under the permit, and gives the permit back.

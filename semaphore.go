@@ -353,7 +353,10 @@ func (s *Semaphore) observe(e client.Event) func() {
 			return nil
 		}
 		f := s.options.Observer.LimitDiffers
-		if f == nil {
+		switch {
+		case f == nil && s.options.OnConflict == LimitStrict: // Acquire fails with it
+			return nil
+		case f == nil:
 			f = logLimit
 		}
 		told := Event{Semaphore: s.name, Limit: e.Limit, Err: s.limitError(e)} // e itself would move to the heap, for each grant
@@ -395,6 +398,12 @@ func (s *Semaphore) observe(e client.Event) func() {
 		}
 	}
 	return nil
+}
+
+// logAbandoned is the default of Observer.Abandoned.
+func logAbandoned(e Event) {
+	slog.Warn("sema: a permit was dropped without Release, and has been given back",
+		"semaphore", e.Semaphore, "permit", e.Permit, "label", e.Label, "held", e.Held)
 }
 
 // logLimit is the default of Observer.LimitDiffers.

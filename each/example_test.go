@@ -28,7 +28,7 @@ func Example() {
 	})
 	fmt.Println(err)
 	// Output:
-	// sema: no permit available: "hosts/example.org"
+	// sema: no permit available: "hosts/example.org": 1 of 1 held
 	// hosts/example.net <nil> <nil>
 	// <nil>
 }

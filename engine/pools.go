@@ -46,14 +46,14 @@ func isNoneOfPool(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
 }
 
-// ParsePools reads a text of amounts in any order. The error is an *ArgumentError.
+// ParsePools reads a text of amounts in any order, with or without spaces after the commas. The error is an *ArgumentError.
 func ParsePools(text string, least int) (Pools, error) {
 	if text == "" {
 		return "", nil
 	}
 	amounts := map[string]int{}
 	for part := range strings.SplitSeq(text, ",") {
-		name, n, _ := strings.Cut(part, "=")
+		name, n, _ := strings.Cut(strings.TrimSpace(part), "=")
 		amount, err := strconv.Atoi(n)
 		if _, twice := amounts[name]; err != nil || twice {
 			return "", &ArgumentError{What: "pools", Value: text, Want: `each pool once and its amount, such as "gpu=1,licence=2"`}

@@ -42,7 +42,7 @@ func TestParsePools(t *testing.T) {
 	if p, err := engine.NewPools(many, 1); !errors.As(err, &bad) || p != "" {
 		t.Errorf("%q, %v", p, err)
 	}
-	for text, want := range map[string]engine.Pools{"": "", "gpu=1": "gpu=1", "licence=2,gpu=1": "gpu=1,licence=2", "gpu=+1": "gpu=1", "gpu=01": "gpu=1"} {
+	for text, want := range map[string]engine.Pools{"": "", "gpu=1": "gpu=1", "licence=2,gpu=1": "gpu=1,licence=2", "gpu=+1": "gpu=1", "gpu=01": "gpu=1", "licence=2, gpu=1": "gpu=1,licence=2"} {
 		if p, err := engine.ParsePools(text, 1); err != nil || p != want || engine.Pools(text).Validate(1) == nil != (text == string(want)) {
 			t.Errorf("%q: %q, %v; want %q", text, p, err, want)
 		}

@@ -298,6 +298,8 @@ func decode(text string, requests int) (protocol.Reply, error) {
 				a.Token, a.Slot, a.Lease = int64(first)+int64(i), int(second), micros(int64(third))
 			case protocol.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
+			case protocol.Refused:
+				a.Used = int(first)
 			case protocol.TooHeavy:
 				a.Bound, a.Depth, a.Pool = int(first), int(second), int(third)
 			}

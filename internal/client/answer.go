@@ -147,7 +147,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 			m.schedule(c.due)
 			return
 		}
-		m.refuse(c, Event{Reason: Refused}, false)
+		m.refuse(c, Event{Reason: Refused, Used: answer.Used, Limit: reply.Limit}, false)
 	case protocol.TooHeavy:
 		limit, pool := answer.Bound, answer.Pool
 		if pool == 0 {

@@ -54,7 +54,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	case l.fits(&a.demand) && (r.Unfair || backfills || l.noneAhead(a)):
 		return l.admit(a)
 	case !r.Wait:
-		return l.refuse(a, protocol.Answer{Status: protocol.Refused})
+		return l.refuse(a, protocol.Answer{Status: protocol.Refused, Used: l.used})
 	case l.tickets[r.ID] == nil && l.keys.tooMany(a.set):
 		return l.refuse(a, protocol.Answer{Status: protocol.TooMany})
 	}

@@ -32,6 +32,7 @@ type Answer struct {
 	Lease  time.Duration // Granted: the rest of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
+	Used   int           // Refused: the weight that is held; 0: not known
 	Bound  int           // TooHeavy: the least of the limit and the caps of the key, or what there is of the pool; 0: there is no such pool
 	Depth  int           // TooHeavy: how many names of the key have that cap; 0: it is the limit
 	Pool   int           // TooHeavy: as which of those that the ask takes the pool comes, from 1 on; 0: it is not for a pool

@@ -46,6 +46,7 @@ func (c *coder) reply(of *Reply, own string) {
 		c.int(7, &a.Bound)
 		c.int(8, &a.Depth)
 		c.int(9, &a.Pool)
+		c.int(10, &a.Used)
 	})
 	c.time(3, &r.Recheck)
 	c.bool(4, &r.Keep)

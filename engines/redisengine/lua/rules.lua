@@ -100,7 +100,7 @@ ask = function(s, q, id)
   if not q.wait then
     R.drop(s, id)
     s.refused = true
-    return R.answer(s, REFUSED, 0, 0, 0)
+    return R.answer(s, REFUSED, s.used, 0, 0)
   end
   if set and not old_end and R.too_many_sets(s, set) then return R.answer(s, TOO_MANY, 0, 0, 0) end
   -- A client that asks again is alive. If it cannot be notified, its ticket

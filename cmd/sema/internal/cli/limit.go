@@ -42,7 +42,9 @@ func (p *program) limitCommand() *cobra.Command {
 			if rule.Limit, err = strconv.Atoi(args[1]); err != nil {
 				return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
 			}
-			if err := engine.ValidateLimit(rule.Limit); err != nil {
+			if err := engine.ValidateLimit(rule.Limit); err != nil && rule.Limit == 0 && key == "" {
+				return usage(p.command("pause", quote(args[0]))+", which stops all grants", "%v", err)
+			} else if err != nil {
 				return err
 			}
 		}

@@ -290,7 +290,8 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.Event) {
 			w.stored.Store(int64(e.Limit))
 			d, _ := errors.AsType[*sema.LimitError](e.Err)
-			if w.flags.limitGiven || w.flags.verbose {
+			refuses := w.flags.conflict == "refuse" // and its error says so
+			if (w.flags.limitGiven || w.flags.verbose) && !refuses {
 				stored, wanted := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted)
 				if d.StoredCaps != d.WantedCaps {
 					stored, wanted = stored+", "+capsWords(d.StoredCaps), wanted+", "+capsWords(d.WantedCaps)
