@@ -28,7 +28,7 @@ const (
 	labelOption
 	waitOption
 	answerOption
-	headStartOption
+	priorityOption
 	takeOption
 )
 
@@ -96,41 +96,41 @@ func AnswerWithin(d time.Duration) AcquireOption {
 	return AcquireOption{kind: answerOption, n: int64(max(0, d))}
 }
 
-// HeadStart counts as time that the caller has waited already, for its place among those of its
-// key: priority that starves nobody. State shows it as waited. 0 … 24 h. Acquire fails with an
+// Priority counts as time that the caller has waited already, for its place among those of its
+// key: so it starves nobody. State shows it as waited. 0 … 24 h. Acquire fails with an
 // *ArgumentError on another one. Default: 0. Cost: those that it goes before wait longer.
-func HeadStart(d time.Duration) AcquireOption {
-	return AcquireOption{kind: headStartOption, n: int64(d)}
+func Priority(d time.Duration) AcquireOption {
+	return AcquireOption{kind: priorityOption, n: int64(d)}
 }
 
 // Asked is what the options of an acquisition ask for, for packages that take options and pass
 // them on.
 type Asked struct {
-	Key       engine.Key    // of For; "" without one
-	HeadStart time.Duration // 0 without one
-	Wait      time.Duration // of WaitAtMost; 0 without a bound, and without a wait
-	Answer    time.Duration // of AnswerWithin; 0 for three seconds
+	Key      engine.Key    // of For; "" without one
+	Priority time.Duration // 0 without one
+	Wait     time.Duration // of WaitAtMost; 0 without a bound, and without a wait
+	Answer   time.Duration // of AnswerWithin; 0 for three seconds
 }
 
 // ReadOptions says what options ask for. What is wrong with them Acquire says.
 func ReadOptions(options ...AcquireOption) Asked {
 	w, _ := fold(true, options)
 	key, _ := protocol.SplitCounted(w.key)
-	return Asked{engine.Key(key), w.headStart, w.most, w.answer}
+	return Asked{engine.Key(key), w.priority, w.most, w.answer}
 }
 
-// maxHeadStart bounds HeadStart.
-const maxHeadStart = 24 * time.Hour
+// maxPriority bounds Priority.
+const maxPriority = 24 * time.Hour
 
 // wish is what the options of an acquisition come to.
 type wish struct {
-	weight    int
-	key       string // and what it takes of pools, see protocol.Counted
-	label     string
-	wait      bool          // queue if need be
-	most      time.Duration // so long; 0: as the context says
-	answer    time.Duration // 0: as long as usual
-	headStart time.Duration
+	weight   int
+	key      string // and what it takes of pools, see protocol.Counted
+	label    string
+	wait     bool          // queue if need be
+	most     time.Duration // so long; 0: as the context says
+	answer   time.Duration // 0: as long as usual
+	priority time.Duration
 }
 
 // fold makes a wish of options. Its errors are *ArgumentErrors.
@@ -151,8 +151,8 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 			if 0 < d && d < client.Patience {
 				w.answer = d
 			}
-		case headStartOption:
-			w.headStart = d
+		case priorityOption:
+			w.priority = d
 		case takeOption:
 			if takes == nil {
 				takes = map[string]int{}
@@ -182,8 +182,8 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 			return w, err
 		}
 	}
-	if w.headStart != 0 {
-		return w, engine.ValidateRange("", "head start", w.headStart, 0, maxHeadStart)
+	if w.priority != 0 {
+		return w, engine.ValidateRange("", "priority", w.priority, 0, maxPriority)
 	}
 	return w, nil
 }

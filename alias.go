@@ -35,6 +35,18 @@ type State = engine.State
 //	String() string  // "20,4"
 type Caps = engine.Caps
 
+// Pools are amounts of pools, as a text such as "gpu=8,licence=4"; see Options.Pools. Package engine makes one of a
+// map, or of a text from a configuration, with NewPools and ParsePools. Its methods:
+//
+//	All() iter.Seq2[string, int] // names and amounts, by name
+//	Map() map[string]int
+//	MarshalJSON() ([]byte, error) // an object: {"gpu": 8, "licence": 4}
+//	Names() string                // "gpu,licence"
+//	Of(string) int                // the amount of a pool; 0: it is not among them
+//	UnmarshalJSON([]byte) error
+//	Validate(int) error // an *ArgumentError; the number is the least amount
+type Pools = engine.Pools
+
 // ArgumentError says which value was refused and what would have been taken. Nothing was
 // changed. Its fields and methods:
 //

@@ -164,7 +164,7 @@ func row(name, text string) string {
 // aliased are the root's aliases, of which go doc shows the comment and nothing else.
 var aliased = map[string]reflect.Type{
 	"Engine": reflect.TypeFor[sema.Engine](), "State": reflect.TypeFor[sema.State](), "ArgumentError": reflect.TypeFor[sema.ArgumentError](),
-	"Caps": reflect.TypeFor[sema.Caps](),
+	"Caps": reflect.TypeFor[sema.Caps](), "Pools": reflect.TypeFor[sema.Pools](),
 }
 
 // The comment of an alias lists the fields and methods of what it is an alias of.
@@ -227,7 +227,7 @@ func members(of reflect.Type) (list []string) {
 		for name := range aliased {
 			s = strings.ReplaceAll(s, "engine."+name, name)
 		}
-		return strings.ReplaceAll(s, "interface {}", "any")
+		return strings.NewReplacer("interface {}", "any", "[]uint8", "[]byte", "string,int", "string, int").Replace(s)
 	}
 	methods, receiver := reflect.PointerTo(of), 1
 	if of.Kind() == reflect.Interface {

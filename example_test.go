@@ -159,7 +159,7 @@ func ExampleWaitAtMost() {
 
 // A person who waits goes before jobs that came up to a minute earlier, and before no other
 // person.
-func ExampleHeadStart() {
+func ExamplePriority() {
 	ctx := context.Background()
 	sem, _ := sema.New(memengine.New(), "model", 1, nil)
 	held, _ := sem.Acquire(ctx)
@@ -176,7 +176,7 @@ func ExampleHeadStart() {
 		}
 	}
 	waits("a job")
-	waits("a person", sema.HeadStart(time.Minute))
+	waits("a person", sema.Priority(time.Minute))
 	_ = held.Release()
 	fmt.Println(<-served)
 	fmt.Println(<-served)

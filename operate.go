@@ -156,7 +156,7 @@ func (o *Operator) Remove(ctx context.Context) error {
 	return o.do(ctx, "remove", protocol.Request{Kind: protocol.Remove})
 }
 
-// Revoke has the holder of a permit told, at its next renewal, that it lost
+// Revoke has the holder of a permit told, by a message at once or at worst at its next renewal, that it lost
 // the permit. The weight is free when the holder has released it, or when its
 // lease has ended. It fails with ErrLost when there is no such permit, and with an
 // *ArgumentError when the id is none.

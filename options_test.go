@@ -24,10 +24,10 @@ import (
 // A bad option fails before anything is asked of the engine.
 func TestABadOptionIsRefusedAtOnce(t *testing.T) {
 	for what, options := range map[string][]sema.AcquireOption{
-		"weight":     {sema.Weight(0)},
-		"key":        {sema.For("")},
-		"label":      {sema.Label("two\nlines")},
-		"head start": {sema.HeadStart(25 * time.Hour)},
+		"weight":   {sema.Weight(0)},
+		"key":      {sema.For("")},
+		"label":    {sema.Label("two\nlines")},
+		"priority": {sema.Priority(25 * time.Hour)},
 	} {
 		bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 			_, err := s.Acquire(t.Context(), options...)
@@ -50,7 +50,7 @@ func TestABadOptionIsRefusedAtOnce(t *testing.T) {
 func TestTheLastOptionOfAKindCounts(t *testing.T) {
 	bubble(t, &sema.Options{Caps: sema.Caps{1}}, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		p, err := s.Acquire(t.Context(), sema.AcquireOption{}, sema.Weight(0), sema.Weight(1), sema.For(""), sema.For("a"),
-			sema.Label("one\ntwo"), sema.Label("job 7"), sema.HeadStart(-1), sema.HeadStart(0))
+			sema.Label("one\ntwo"), sema.Label("job 7"), sema.Priority(-1), sema.Priority(0))
 		expect.OK(t, err)
 		st, err := s.State(t.Context())
 		expect.OK(t, err)
@@ -373,7 +373,7 @@ func TestALongBoundOfTheAnswerChangesNothing(t *testing.T) {
 }
 
 // A caller that goes before those who wait is not refused because of them.
-func TestAHeadStartIsNotRefusedForThoseBehindIt(t *testing.T) {
+func TestPriorityIsNotRefusedForThoseBehindIt(t *testing.T) {
 	bubble(t, &sema.Options{MaxWaiting: 2}, func(t *testing.T, _ *counting, s *sema.Semaphore) {
 		p := acquire(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -388,7 +388,7 @@ func TestAHeadStartIsNotRefusedForThoseBehindIt(t *testing.T) {
 		}
 		quick := make(chan error, 1)
 		go func() {
-			p, err := s.Acquire(t.Context(), sema.HeadStart(time.Hour))
+			p, err := s.Acquire(t.Context(), sema.Priority(time.Hour))
 			if err == nil {
 				err = p.Release()
 			}

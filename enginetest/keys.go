@@ -213,14 +213,14 @@ var keyTests = []test{
 			e.permit(w)
 		}
 	}},
-	{name: "a head start passes those of the same key that came less than that before", run: func(e *env) {
+	{name: "priority passes those of the same key that came less than that before", run: func(e *env) {
 		options := &sema.Options{Lease: long}
 		gate := e.acquireFor(e.sem(1, options), "acme", 1)
 		old := e.queueFor(e.sem(1, options), "acme", 1)
 		came := time.Now()
 		e.pass(func() time.Time { return came.Add(3 * apart) })
-		late := e.queueFor(e.sem(1, options), "acme", 1, sema.HeadStart(apart))
-		quick := e.queueFor(e.sem(1, options), "acme", 1, sema.HeadStart(time.Hour))
+		late := e.queueFor(e.sem(1, options), "acme", 1, sema.Priority(apart))
+		quick := e.queueFor(e.sem(1, options), "acme", 1, sema.Priority(time.Hour))
 		e.release(gate)
 		for i, w := range []*waiter{quick, old, late} {
 			p := e.permit(w)
@@ -230,14 +230,14 @@ var keyTests = []test{
 			e.release(p)
 		}
 	}},
-	{name: "a head start passes callers of its own process", run: func(e *env) {
+	{name: "priority passes callers of its own process", run: func(e *env) {
 		options := &sema.Options{Lease: long}
 		gate := e.acquireFor(e.sem(1, options), "acme", 1)
 		s := e.sem(1, options)
 		first := e.queueFor(s, "acme", 1)
 		second := e.queueFor(s, "acme", 1)
 		third := e.queueFor(s, "acme", 1) // behind as many as have tickets
-		quick := e.queueFor(s, "acme", 1, sema.HeadStart(time.Hour))
+		quick := e.queueFor(s, "acme", 1, sema.Priority(time.Hour))
 		e.release(gate)
 		order := []*waiter{quick, first, second, third}
 		for i, w := range order {

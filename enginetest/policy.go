@@ -60,7 +60,7 @@ var policyTests = []test{
 		e.ok(e.operator().Unset(e.ctx()))
 		e.release(e.acquire(e.sem(9, nil), 9))
 	}},
-	{name: "adopt goes by the stored limit and reports it", run: func(e *env) {
+	{name: "LimitStored goes by the stored limit and reports it", run: func(e *env) {
 		p := e.acquire(e.sem(2, nil), 1)
 		seen := make(chan sema.Event, 10)
 		s, a := e.held(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}}, 1)

@@ -161,7 +161,7 @@ func TestThePositionInTheQueue(t *testing.T) {
 			t.Errorf("behind three: %q", got)
 		}
 		first := &semahttp.Handler{
-			Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.HeadStart(time.Hour)) },
+			Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.Priority(time.Hour)) },
 			Next:  http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
 		}
 		if got := answer(first, t.Context()).Header().Get("Queue-Position"); got != "1" {

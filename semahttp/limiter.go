@@ -30,7 +30,7 @@ type Limiter struct {
 
 	semaphore *sema.Semaphore // whose queue Handler.Position tells; nil: of none
 	key       engine.Key      // of the request
-	headStart time.Duration   // of its acquisition
+	priority  time.Duration   // of its acquisition
 }
 
 // Of limits a request by a semaphore:
@@ -45,7 +45,7 @@ func Of(s *sema.Semaphore, options ...sema.AcquireOption) Limiter {
 		panic(invalid("semaphore", nil, "a semaphore, such as sema.New makes"))
 	}
 	asked := sema.ReadOptions(options...)
-	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, options), semaphore: s, key: asked.Key, headStart: asked.HeadStart}
+	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, options), semaphore: s, key: asked.Key, priority: asked.Priority}
 	if l.key != "" {
 		l.Name = l.key.String()
 	}

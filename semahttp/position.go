@@ -58,7 +58,7 @@ func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
 			slices.SortFunc(came, time.Time.Compare)
 		}
 	}
-	before, _ := slices.BinarySearchFunc(one.came[l.key], came.Add(-l.headStart), time.Time.Compare)
+	before, _ := slices.BinarySearchFunc(one.came[l.key], came.Add(-l.priority), time.Time.Compare)
 	return before + 1
 }
 

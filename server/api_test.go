@@ -549,7 +549,7 @@ func TestKeys(t *testing.T) {
 		h.want(204, "PUT", x+"/limit", `{"limit":5,"caps":[]}`)
 		h.want(200, "PUT", x+"/permits/5", `{"limit":4,"caps":[1],"key":"beta","weight":2}`)
 		h.want(204, "PUT", x+"/limit", `{"limit":6}`)
-		for _, body := range []string{`{"limit":1,"head_start_seconds":-1}`, `{"limit":1,"head_start_seconds":86401}`} {
+		for _, body := range []string{`{"limit":1,"priority_seconds":-1}`, `{"limit":1,"priority_seconds":86401}`} {
 			h.want(400, "PUT", x+"/permits/6", body)
 		}
 		for _, body := range []string{`{}`, `{"cap":-1}`, `{"cap":0,"share":1}`, `{"share":0}`, `{"share":1001}`, `{"caps":1}`} {
@@ -786,13 +786,13 @@ func TestRulesOfKeysOfSeveralNames(t *testing.T) {
 	})
 }
 
-// A caller with a head start is served before an earlier caller of its key.
-func TestAHeadStart(t *testing.T) {
+// A caller with priority is served before an earlier caller of its key.
+func TestPriority(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/held", `{"limit":1,"key":"acme"}`)
 		first := make(chan string, 2)
 		var callers sync.WaitGroup
-		for _, c := range []struct{ id, more string }{{"batch", ""}, {"quick", `,"head_start_seconds":60`}} {
+		for _, c := range []struct{ id, more string }{{"batch", ""}, {"quick", `,"priority_seconds":60`}} {
 			callers.Go(func() {
 				h.want(200, "PUT", "/v1/semaphores/x/permits/"+c.id, `{"limit":1,"key":"acme","wait_seconds":600`+c.more+`}`)
 				first <- c.id

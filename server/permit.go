@@ -201,7 +201,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	if keep {
 		wish.Renew, wish.Margin = terms.Lease/3, terms.Lease/10
 	}
-	p, err := x.begin(wish, q.HeadStart.duration())
+	p, err := x.begin(wish, q.Priority.duration())
 	if err != nil {
 		done()
 		s.waiters.Add(-1)
@@ -220,7 +220,7 @@ func labelOf(who *access.Who, label string) string {
 }
 
 // begin asks for a permit, or joins the requests that have asked for the same one.
-func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, error) {
+func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, error) {
 	l := &x.loop
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
@@ -230,7 +230,7 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)
-	fresh.HeadStart = headStart
+	fresh.Priority = priority
 	p := x.names.Ask(now, &fresh.Named).Owner.(*permit)
 	if old != nil && old.Over {
 		old.end(errGone)

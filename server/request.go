@@ -35,11 +35,11 @@ type acquireRequest struct {
 	Label  string   `json:"label"`
 	Slot   bool     `json:"slot"`
 
-	Key       names   `json:"key"`
-	Caps      []whole `json:"caps"`
-	Pools     amounts `json:"pools"`
-	Take      amounts `json:"take"`
-	HeadStart seconds `json:"head_start_seconds"`
+	Key      names   `json:"key"`
+	Caps     []whole `json:"caps"`
+	Pools    amounts `json:"pools"`
+	Take     amounts `json:"take"`
+	Priority seconds `json:"priority_seconds"`
 }
 
 // names are those of a key in JSON: a text is one name, or none if it is empty. Else it is a list of names.
@@ -98,7 +98,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 const (
 	defaultLease = 30 * time.Second
 	maxWait      = time.Hour
-	maxHeadStart = 24 * time.Hour
+	maxPriority  = 24 * time.Hour
 )
 
 // check refuses values out of range, and returns the terms and what the permit counts for, see protocol.Counted.
@@ -116,8 +116,8 @@ func (q *acquireRequest) check() (terms client.Terms, counted string, err error)
 		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
 		err = &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
-	case q.HeadStart < 0 || float64(q.HeadStart) > maxHeadStart.Seconds():
-		err = &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
+	case q.Priority < 0 || float64(q.Priority) > maxPriority.Seconds():
+		err = &engine.ArgumentError{What: "priority_seconds", Value: float64(q.Priority), Want: "0 … 86400"}
 	}
 	return terms, counted, cmp.Or(lease, limit, caps, pools, err, name, taken, protocol.ValidateCounted(counted), engine.ValidateText("label", q.Label, engine.MaxLabel))
 }

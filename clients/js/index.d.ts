@@ -80,7 +80,7 @@ export interface AcquireOptions {
   /** How much of pools it takes, as in { gpu: 1 }, all at once with its weight. Default: none. */
   take?: Readonly<Record<string, number>>
   /** Seconds, 0 … 86400, that this caller counts as having come earlier, within its key. Default 0. */
-  headStart?: number
+  priority?: number
 }
 
 /** A semaphore of a server. Create it with Client.semaphore. */

@@ -108,14 +108,14 @@ export class Semaphore {
     Object.assign(this, { name, limit, lease, caps, pools })
   }
 
-  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", take, headStart = 0 } = {}) {
+  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", take, priority = 0 } = {}) {
     signal?.throwIfAborted()
     if (typeof timeout !== "number" || Number.isNaN(timeout)) throw argument("timeout", timeout, "seconds")
     check({ limit: this.limit, lease: this.lease, caps: this.caps, pools: this.pools, weight, label, slot, key, take, headStart })
     const wish = {
       limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
       ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), pools: this.pools, take,
-      ...(headStart && { head_start_seconds: headStart }),
+      ...(priority && { priority_seconds: priority }),
     }
     const id = crypto.randomUUID()
     const path = `/v1/semaphores/${partOfPath(this.name)}/permits/${id}`

@@ -30,9 +30,9 @@ type Acquisition struct {
 	Key   string // whose permit it is to be; see protocol.Request. It is set before Acquire
 	Label string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
 
-	// HeadStart is how much longer its caller counts as having waited, for its place among those of
+	// Priority is how much longer its caller counts as having waited, for its place among those of
 	// its key. It is set before Acquire.
-	HeadStart time.Duration
+	Priority time.Duration
 
 	// Deadline is when its caller will give up waiting; 0: never. It is set before Acquire.
 	Deadline time.Duration
@@ -99,7 +99,7 @@ func (a *Acquisition) Unanswered() bool { return a.state == Asking && !a.heard }
 func (a *Acquisition) Came() time.Duration { return a.came }
 
 // since is from when on its caller counts as waiting.
-func (a *Acquisition) since() time.Duration { return a.came - a.HeadStart }
+func (a *Acquisition) since() time.Duration { return a.came - a.Priority }
 
 // before reports whether a caller goes before another one of its line.
 func (a *Acquisition) before(b *Acquisition) bool {

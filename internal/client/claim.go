@@ -19,7 +19,7 @@ type claim struct {
 	key   string
 	label string // the engine has been told, or will be
 
-	headStart time.Duration // of the caller that the ticket was last asked for
+	priority time.Duration // of the caller that the ticket was last asked for
 
 	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	wish   *Wish        // of a caller that named it; see names.go
@@ -181,7 +181,7 @@ func (cs *claims) claim(a *Acquisition) *claim {
 	cs.number++
 	c := &claim{
 		id:  engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
-		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, once: !a.wait, due: never, slot: -1,
+		key: a.Key, label: a.Label, priority: a.Priority, stage: wished, once: !a.wait, due: never, slot: -1,
 	}
 	cs.pair(a, c)
 	cs.add(c)
@@ -189,14 +189,14 @@ func (cs *claims) claim(a *Acquisition) *claim {
 }
 
 // pair gives a claim to a caller. A ticket is asked for again if the engine has it with the label or the
-// head start of another one.
+// priority of another one.
 func (cs *claims) pair(a *Acquisition, c *claim) {
 	a.claim, a.id, c.holder = c, c.id, a
-	if !c.named() && c.stage <= queued && (c.label != a.Label || c.headStart != a.HeadStart) {
-		if c.headStart != a.HeadStart {
+	if !c.named() && c.stage <= queued && (c.label != a.Label || c.priority != a.Priority) {
+		if c.priority != a.Priority {
 			c.moved, cs.lines.moved = true, true
 		}
-		c.label, c.headStart = a.Label, a.HeadStart
+		c.label, c.priority = a.Label, a.Priority
 		cs.askAgain(c)
 	}
 }
@@ -266,7 +266,7 @@ func (cs *claims) askAgain(c *claim) {
 	}
 }
 
-// overtake gives a ticket to a caller that joined before others by its head start: that of the last
+// overtake gives a ticket to a caller that joined before others by its priority: that of the last
 // caller that has one, if it fits. It is asked for again, for its place is another one.
 func (cs *claims) overtake(l *line, a *Acquisition) {
 	if l.next != nil && l.next.since() <= a.since() {

@@ -34,7 +34,7 @@ func (ls *lines) caller(came time.Duration, a Acquisition) *Acquisition {
 	return &a
 }
 
-// A line is in the order of since: when the caller came, less its head start.
+// A line is in the order of since: when the caller came, less its priority.
 func TestTheOrderOfALine(t *testing.T) {
 	type comer struct {
 		name  string
@@ -48,14 +48,14 @@ func TestTheOrderOfALine(t *testing.T) {
 	}{
 		{"nobody", nil, nil},
 		{"in the order they came", []comer{{"a", 1, 0}, {"b", 2, 0}, {"c", 3, 0}}, []string{"a", "b", "c"}},
-		{"a head start passes those that came less before", []comer{{"a", 1, 0}, {"b", 5, 0}, {"c", 6, 2}}, []string{"a", "c", "b"}},
+		{"priority passes those that came less before", []comer{{"a", 1, 0}, {"b", 5, 0}, {"c", 6, 2}}, []string{"a", "c", "b"}},
 		{"and all, if it is long", []comer{{"a", 1, 0}, {"b", 5, 0}, {"c", 6, 6}}, []string{"c", "a", "b"}},
 		{"of equals the first to come goes first", []comer{{"a", 1, 0}, {"b", 2, 1}, {"c", 3, 2}}, []string{"a", "b", "c"}},
 	} {
 		ls, _, _, _ := parts(Config{})
 		names := map[*Acquisition]string{}
 		for _, x := range c.come {
-			names[ls.caller(x.came, Acquisition{HeadStart: x.start})] = x.name
+			names[ls.caller(x.came, Acquisition{Priority: x.start})] = x.name
 		}
 		var got []string
 		for a := ls.of("").first; a != nil; a = a.later {
@@ -206,16 +206,16 @@ func TestWhatACallHasRoomFor(t *testing.T) {
 	}
 }
 
-// A caller with a head start gets the ticket of the last one, which is asked for again in
+// A caller with priority gets the ticket of the last one, which is asked for again in
 // its new place, and the first permit.
-func TestAHeadStartWithinAProcess(t *testing.T) {
+func TestPriorityWithinAProcess(t *testing.T) {
 	s := begin(t, nil)
 	id := s.hold()
 	a, b := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
 	s.happened("queued queued")
 	s.now += time.Second
-	first := &Acquisition{HeadStart: time.Minute}
+	first := &Acquisition{Priority: time.Minute}
 	s.m.Acquire(s.now, first, 1, true)
 	if err := s.m.Audit(); err != nil {
 		t.Error(err)

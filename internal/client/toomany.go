@@ -62,7 +62,7 @@ func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int)
 func (ls *lines) refuseNext(now time.Duration, a *Acquisition) bool {
 	l := ls.of(a.Key)
 	before := l.before()
-	if a.HeadStart > 0 { // the engine says how many of other clients are before it
+	if a.Priority > 0 { // the engine says how many of other clients are before it
 		before = 0
 		for b := l.first; b != nil && b.since() <= a.since(); b = b.later {
 			before++

@@ -60,8 +60,8 @@ var planted = []struct {
 	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != s.cfg.Client && !c.resumed", "mine: false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
-	{"a ticket keeps the head start of its last caller", claimFile, "(c.label != a.Label || c.headStart != a.HeadStart)", "c.label != a.Label", false},
-	{"who passes others by a head start gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
+	{"a ticket keeps the priority of its last caller", claimFile, "(c.label != a.Label || c.priority != a.Priority)", "c.label != a.Label", false},
+	{"who passes others by priority gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
 	{"a cap is compared without the new weight", blockedFile, "weight > l.room(k)-reserved", "0 >= l.room(k)-reserved", false},
 	{"a level counts weight, not shares", ledgerOrder, "return held * engine.DefaultShare / k.shares()", "return held", false},

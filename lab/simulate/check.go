@@ -237,7 +237,7 @@ func (k *checker) earlier(other, c *caller) bool {
 }
 
 // overtaken bounds how many callers are served before one that came earlier: as
-// many as all permits may be passed on in a row. Each caller with a head start that came since adds as many.
+// many as all permits may be passed on in a row. Each caller with priority that came since adds as many.
 // Its ticket may go to another caller and be granted before the engine knows that.
 func (k *checker) overtaken(c *caller) {
 	for _, n := range k.w.nodes {

@@ -34,7 +34,7 @@ type node struct {
 	callers          []*caller
 	coming           map[engine.ID]bool // what the server has granted, and no caller has yet
 	totals           protocol.Totals    // of its holds, as it has said last
-	overtaken        int64              // when a caller with a head start last came: it may get what was granted for another
+	overtaken        int64              // when a caller with priority last came: it may get what was granted for another
 	changed          int64              // when a caller last came, went, or was granted a permit
 	doubtful         int64              // when a call last ended whose outcome is unknown
 	faulty           int64              // until when something that went wrong may be felt
@@ -59,14 +59,14 @@ type caller struct {
 	answered time.Duration // how long the call took that granted its permit; 0: it was told
 	behind   int           // how many were served before it that came later
 	ticket   int64         // when it first had one of its own; 0: not yet
-	starts   int           // how many callers with a head start had come when it did
+	starts   int           // how many callers with priority had come when it did
 }
 
 // since is from when on it counts as waiting.
-func (c *caller) since() int64 { return c.came - c.HeadStart.Microseconds() }
+func (c *caller) since() int64 { return c.came - c.Priority.Microseconds() }
 
 // order is the same by the clock of its process, where no two came at once.
-func (c *caller) order() time.Duration { return c.Came() - c.HeadStart }
+func (c *caller) order() time.Duration { return c.Came() - c.Priority }
 
 func (w *world) newNode(i int, p clientPlan) *node {
 	n := &node{w: w, plan: p, number: i}
@@ -152,8 +152,8 @@ func (n *node) next(born int) {
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
 		c.Owner, c.Key = c, w.key()
-		if n.plan.headStart > 0 && w.chance(3) {
-			c.HeadStart = micros(w.between(0, n.plan.headStart))
+		if n.plan.priority > 0 && w.chance(3) {
+			c.Priority = micros(w.between(0, n.plan.priority))
 			n.overtaken = w.now
 			w.starts++
 		}

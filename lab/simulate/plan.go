@@ -70,7 +70,7 @@ type clientPlan struct {
 	look                                    int   // rate of holders that look whether they still hold
 	keep                                    int64 // how long released permits are kept
 	serves                                  bool  // a server of the JSON API: its callers are users
-	headStart                               int64 // of some callers, at most; 0: none has any
+	priority                                int64 // of some callers, at most; 0: none has any
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -84,7 +84,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		return 0
 	}
-	starts := drawHeadStarts(seed)
+	starts := drawPriorities(seed)
 	keys, caps := drawKeys(seed)
 	pools, takes, change := drawPools(seed)
 	p := plan{seed: seed, enough: 8000, keys: keys, pools: pools, takes: takes, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
@@ -104,7 +104,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			lasting: p.watched && rng.IntN(8) > 0, look: int(maybe(2, 3)),
 		}
 		if starts {
-			c.headStart = c.lease
+			c.priority = c.lease
 		}
 		if rng.IntN(2) == 0 {
 			c.keep = pick(1, 500, 5000, c.lease/20)
@@ -244,8 +244,8 @@ func drawPath(rng *rand.Rand) string {
 	return strings.Join(names, engine.KeySeparator)
 }
 
-// drawHeadStarts reports whether some callers of a seed have a head start.
-func drawHeadStarts(seed uint64) bool {
+// drawPriorities reports whether some callers of a seed have priority.
+func drawPriorities(seed uint64) bool {
 	return rand.New(rand.NewPCG(seed, 0x68656164)).IntN(8) == 0
 }
 

@@ -19,7 +19,7 @@ type world struct {
 	check   checker
 	back    int64 // by how much the server's clock went back: leases last longer by that
 	ending  bool  // no new callers, no new faults
-	starts  int   // callers with a head start that have come
+	starts  int   // callers with priority that have come
 	steps   int   // events carried out
 	grants  int
 	longest int64 // that a caller waited

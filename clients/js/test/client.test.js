@@ -47,13 +47,13 @@ test("keys share it", async () => {
   const wait = (label, options) => shared.run(async () => order.push(label), { key: "acme", timeout: MINUTE, label, ...options })
   const late = wait("late")
   await server.waiting(1)
-  const early = wait("early", { headStart: 3600 })
+  const early = wait("early", { priority: 3600 })
   await server.waiting(2)
   await acme.release()
   await Promise.all([late, early])
   assert.deepEqual(order, ["early", "late"])
   await beta.release()
-  await assert.rejects(shared.acquire({ key: "acme", headStart: 1e9 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
+  await assert.rejects(shared.acquire({ key: "acme", priority: 1e9 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
 })
 
 test("keys of several names", async () => {

@@ -4,7 +4,7 @@ import { Client, Permit, PermitLost, Refused, SemaError, Semaphore, Unavailable,
 const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10, caps: [20, 4], pools: { gpu: 8 } })
 
 export async function use(signal: AbortSignal): Promise<string | number> {
-  await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true, key: "acme", headStart: 5 })
+  await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true, key: "acme", priority: 5 })
   permit.signal.throwIfAborted()
   const slot: number | null = permit.slot
   const maybe: Permit | null = await semaphore.tryAcquire({ label: "me" })

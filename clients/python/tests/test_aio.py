@@ -32,7 +32,7 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
 
     async def test_keys_share_it(self) -> None:
         shared = self.client.semaphore(self.name, limit=3, caps=(1,))
-        async with await shared.acquire(key="acme"), await shared.acquire(key="beta", head_start=5):
+        async with await shared.acquire(key="acme"), await shared.acquire(key="beta", priority=5):
             self.assertIsNone(await shared.try_acquire(key="acme"))
             self.assertIsNotNone(free := await shared.try_acquire(key="gamma"))
             assert free is not None

@@ -50,8 +50,8 @@ class Sync(Serving):
         shared = self.client.semaphore(self.name, limit=3, caps=(1,))
         order: list[str] = []
 
-        def wait(label: str, head_start: float) -> None:
-            with shared.acquire(MINUTE, key="acme", label=label, head_start=head_start):
+        def wait(label: str, priority: float) -> None:
+            with shared.acquire(MINUTE, key="acme", label=label, priority=priority):
                 order.append(label)
 
         threads = [threading.Thread(target=wait, args=("late", 0.0)), threading.Thread(target=wait, args=("early", 3600.0))]
@@ -65,7 +65,7 @@ class Sync(Serving):
                 t.join()
         self.assertEqual(order, ["early", "late"])
         with self.assertRaises(Refused) as refused:
-            shared.acquire(key="acme", head_start=1e9)
+            shared.acquire(key="acme", priority=1e9)
         self.assertEqual(refused.exception.kind, "urn:sema:argument")
 
     def test_keys_of_several_names(self) -> None:

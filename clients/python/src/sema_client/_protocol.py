@@ -160,7 +160,7 @@ class Wish:
     caps: tuple[int, ...] = ()
     pools: Mapping[str, int] = field(default_factory=dict)
     take: Mapping[str, int] = field(default_factory=dict)
-    head_start: float = 0.0
+    priority: float = 0.0
     timeout: float | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     pid: int = field(default_factory=os.getpid)  # the process that asks, whose the permit is
@@ -172,7 +172,7 @@ class Wish:
         self.take = checked("take", self.take, dict, 'amounts by pool, as in {"gpu": 1}')
         if self.timeout is not None:
             self.timeout = checked("timeout", self.timeout, seconds, "seconds, or None")
-        for what in ("limit", "lease", "weight", "label", "slot", "key", "caps", "pools", "take", "head_start"):
+        for what in ("limit", "lease", "weight", "label", "slot", "key", "caps", "pools", "take", "priority"):
             checked(what, getattr(self, what), lambda value: json.dumps(value, allow_nan=False), "a value that JSON has")
 
     @property
@@ -267,7 +267,7 @@ def acquiring(wish: Wish, patience: float) -> Generator[Request | Pause, Answer 
         for field_name, value, usual in (
             ("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False),
             ("key", wish.key, ""), ("caps", list(wish.caps), []),
-            ("pools", dict(wish.pools), {}), ("take", wish.take, {}), ("head_start_seconds", wish.head_start, 0.0),
+            ("pools", dict(wish.pools), {}), ("take", wish.take, {}), ("priority_seconds", wish.priority, 0.0),
         ):
             if value != usual:
                 body[field_name] = value

@@ -162,7 +162,7 @@ class Semaphore:
 
     async def acquire(
         self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "",
-        take: Mapping[str, int] | None = None, head_start: float = 0.0,
+        take: Mapping[str, int] | None = None, priority: float = 0.0,
     ) -> Permit:
         """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
 
@@ -175,10 +175,10 @@ class Semaphore:
         organisation and a user of it, ("acme", "alice"). The permit counts for each of them. The key that holds the
         least for its share goes first, and within a key the caller that came first. Take keys from authentication: a
         caller that makes up keys gets a share for each. take: how much of pools it takes, as in {"gpu": 1}, all at once with its weight.
-        head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
+        priority: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, head_start, timeout)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, priority, timeout)
         try:
             held = await self._client._run(acquiring(wish, self._client._patience), waits=True)
         except Unavailable:

@@ -28,7 +28,7 @@ type takeFlags struct {
 	caps         sema.Caps
 	takes        engine.Pools
 	pools        engine.Pools
-	headStart    time.Duration
+	priority     time.Duration
 	wait         time.Duration
 	waitGiven    bool
 	noWait       bool
@@ -55,20 +55,20 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
 	poolsFlag(cmd, &f.takes, "take", 1, "what to take of pools, which are limits beside -n: gpu=1,licence=2; a run gets all of it at once, or waits")
 	poolsFlag(cmd, &f.pools, "pools", 1, "with -n: how much there is of each pool: gpu=8,licence=4 (default: there are no pools)")
-	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
-	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
-	lessUsed(cmd, "key", "caps", "take", "pools", "head-start", "on-conflict")
+	flags.Var(durationOf(&f.priority, 0), "priority", "counts as time already waited: go before those of the same key that came less than this earlier")
+	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, go by the stored limit, or refuse to run", "newest", "stored", "strict")
+	lessUsed(cmd, "key", "caps", "take", "pools", "priority", "on-conflict")
 }
 
 // policies are the values of --on-conflict.
-var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "adopt": sema.LimitStored, "refuse": sema.LimitStrict}
+var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "stored": sema.LimitStored, "strict": sema.LimitStrict}
 
 // check refuses combinations that make no sense. Ranges are the library's to
 // check.
 func (f *takeFlags) check(cmd *cobra.Command) error {
 	f.limitGiven, f.waitGiven = cmd.Flags().Changed("limit"), cmd.Flags().Changed("wait")
 	switch {
-	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
+	case cmd.Flags().Changed("on-conflict") && f.conflict != "stored" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
 	case cmd.Flags().Changed("caps") && !f.limitGiven:
 		return usage("--limit N", "--caps %s needs --limit", printable(cmd.Flag("caps").Value.String(), 60))
@@ -82,7 +82,7 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 		return usage("-E 75", "--conflict-exit-code %d: want 0 … 255", f.conflictCode)
 	case f.lease == 0: // to the library it means the default
 		return usage("--lease 30s", "lease 0s: want %v … %v", engine.MinLease, engine.MaxLease)
-	case f.limitGiven && f.weight > f.limit && f.conflict == "refuse":
+	case f.limitGiven && f.weight > f.limit && f.conflict == "strict":
 		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
 	}
 	return nil
@@ -402,7 +402,7 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		}
 		w.failed(err)
 	}
-	options := []sema.AcquireOption{sema.Weight(f.weight), sema.HeadStart(f.headStart)}
+	options := []sema.AcquireOption{sema.Weight(f.weight), sema.Priority(f.priority)}
 	if f.key != "" {
 		options = append(options, sema.For(f.key.Names()...))
 	}

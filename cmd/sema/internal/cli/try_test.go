@@ -13,7 +13,7 @@ func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
 	ok(t, "", "acquire", "--url", url, "--lease", "1h", "busy")
 	for _, args := range [][]string{
 		{"run", "-w", "2", "busy", "--", "true"},
-		{"run", "-n", "2", "--on-conflict=refuse", "busy", "--", "true"},
+		{"run", "-n", "2", "--on-conflict=strict", "busy", "--", "true"},
 		{"rm", "busy"}, {"show", "idle"}, {"limit", "busy", "x"},
 		{"why", "busy", "nobody"}, {"run", "busy"}, {"adapt", "busy", "--min", "2", "--max", "1"},
 		{"acquire", "--no-wait", "busy"},
@@ -24,7 +24,7 @@ func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
 		}
 	}
 	// It can be pasted.
-	_, said := run(t, "", "--url", url, "run", "-n", "2", "--on-conflict=refuse", "busy", "--", "true")
+	_, said := run(t, "", "--url", url, "run", "-n", "2", "--on-conflict=strict", "busy", "--", "true")
 	_, try, _ := strings.Cut(strings.TrimSpace(said), "Try: ")
 	if out, err := exec.Command("sh", "-c", try).CombinedOutput(); err != nil || ok(t, "", "limit", "--url", url, "busy") != "2\n" {
 		t.Errorf("%s: %s, %v", try, out, err)
