@@ -90,7 +90,8 @@ func WaitAtMost(d time.Duration) AcquireOption {
 
 // AnswerWithin bounds the wait for an engine that is away. If the engine has said nothing for d, neither
 // that the permit is granted nor that its caller is queued, Acquire fails with ErrEngine. Nothing is
-// held then. A caller that the engine has queued goes on waiting. Default: three seconds. A d of 0 or
+// held then. Time in which this process could not run does not count. A caller that the engine has
+// queued goes on waiting. Default: three seconds. A d of 0 or
 // less, or of three seconds or more, changes nothing. Cost: none.
 func AnswerWithin(d time.Duration) AcquireOption {
 	return AcquireOption{kind: answerOption, n: int64(max(0, d))}

@@ -15,6 +15,7 @@ import (
 	"sema/internal/client"
 	"sema/internal/loop"
 	"sema/internal/protocol"
+	"sema/internal/watchdog"
 )
 
 // Semaphore limits how much weight is held at once under one name, together
@@ -183,11 +184,11 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOpt
 	return s.outcome(ctx, within, p)
 }
 
-// awaitAnswer waits for anything that the engine says of an acquisition, for d at
-// most. After that it has failed.
+// awaitAnswer waits for anything that the engine says of an acquisition, while this process runs for
+// d. After that it has failed.
 func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration) {
 	l := &s.loop
-	within, cancel := context.WithTimeout(ctx, d)
+	within, cancel := watchdog.Within(ctx, d)
 	defer cancel()
 	if l.Wait(within, &h.Waiter) || ctx.Err() != nil {
 		return

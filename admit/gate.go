@@ -21,6 +21,10 @@ const releasePatience = 250 * time.Millisecond
 type Options struct {
 	Wait   time.Duration // for a permit or a place; 0: as long as the context lasts; or NoWait
 	Outage Policy        // what happens when the engine does not answer
+
+	// Told is told when an outage begins and when it is over, unless Outage is Closed. It must not block.
+	// Default: slog is, with a WARN and an INFO.
+	Told func(Outage)
 }
 
 // Check returns nil if Enter can admit requests under the options, and otherwise the
@@ -114,11 +118,14 @@ func (g *Gate) Enter(ctx context.Context, o Options, r Request) (Permit, error) 
 		if err != errAnswers {
 			return p, err
 		}
+		if within.Err() != nil { // the engine used up the wait
+			within, o.Wait = ctx, NoWait
+		}
 	}
 }
 
-// ask is Enter, but fails with errAnswers if the request waited for a place until the
-// engine was back. all is the request's context, and ctx ends with its wait.
+// ask is Enter, but fails with errAnswers if the engine did not answer the request and then answers,
+// at once or while the request waits for a place. all is the request's context, and ctx ends with its wait.
 func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, error) {
 	if o.Outage.kind == closed {
 		p, err := r.acquire(ctx, o, o.Outage.after)
@@ -130,29 +137,40 @@ func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, erro
 	if over, failure := g.failure(); failure != nil {
 		return g.without(ctx, o, r, failure, over)
 	}
-	patience := cmp.Or(o.Outage.after, quickAnswer)
-	permit, err := r.acquire(ctx, o, patience)
+	asked := probe{request: r, options: o, patience: cmp.Or(o.Outage.after, quickAnswer), ctx: context.WithoutCancel(all)}
+	permit, err := r.acquire(ctx, o, asked.patience)
 	if errors.Is(err, each.ErrTooMany) {
-		// Perhaps the others ask an engine that is away: then that is known within patience.
-		if over, failure := g.await(ctx, 2*patience); failure != nil {
+		// Perhaps the others ask an engine that is away: then that is known within twice the patience.
+		if over, failure := g.await(ctx, 3*asked.patience); failure != nil {
 			return g.without(ctx, o, r, failure, over)
 		}
-		permit, err = r.acquire(ctx, o, patience)
+		permit, err = r.acquire(ctx, o, asked.patience)
 	}
 	switch {
 	case err == nil:
-		return permit, nil
+		return g.with(permit, o, r), nil
 	case all.Err() != nil:
 		return nil, err
 	case errors.Is(err, sema.ErrEngine):
-		over := g.begin(probe{r, o, patience, context.WithoutCancel(all)}, err)
-		return g.without(ctx, o, r, err, over)
+		over, failure := g.doubt(all, asked)
+		if failure == nil {
+			return nil, errAnswers
+		}
+		return g.without(ctx, o, r, failure, over)
 	case errors.Is(err, sema.ErrBusy):
 		if over, failure := g.failure(); failure != nil { // it waited in a queue that does not move
 			return g.without(ctx, o, r, failure, over)
 		}
 	}
 	return nil, err
+}
+
+// with is what a request runs by that has a permit.
+func (g *Gate) with(permit Permit, o Options, r Request) Permit {
+	if o.Outage.kind != local {
+		return permit
+	}
+	return placed{permit, g.places.take(r.Name, o)}
 }
 
 // without lets a request through by policy, unless the outage is over before.
@@ -170,19 +188,31 @@ func (g *Gate) without(ctx context.Context, o Options, r Request, failure error,
 		}
 	}
 	r.Failed(failure, true)
-	return free{leave}, nil
+	return placed{free{}, leave}, nil
 }
 
-// free is what a request holds that runs without a permit.
-type free struct{ leave func() }
+// free is the permit of a request that runs without one.
+type free struct{}
 
 func (free) Context(parent context.Context) context.Context { return parent }
 
 func (free) Err() error { return nil }
 
-func (f free) Release() error {
-	f.leave()
-	return nil
+func (free) Release() error { return nil }
+
+// placed is a permit, and the place of its request.
+type placed struct {
+	Permit
+	leave func()
+}
+
+// Overloaded is for the permit.
+func (p placed) Overloaded() { Overloaded(p.Permit) }
+
+// Release leaves the place as well.
+func (p placed) Release() error {
+	p.leave()
+	return p.Permit.Release()
 }
 
 // Overloaded says that what the request held its permit for went badly, for a limit that

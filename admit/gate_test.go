@@ -160,7 +160,7 @@ func TestOpen(t *testing.T) {
 	policyTest(t, Options{Outage: Open}, 2, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // they get no answer, and the probe gets none
 		synctest.Wait()
 		if c.running.Load() != 5 || len(c.told) != 5 || !c.told[0].admitted {
 			t.Fatalf("%d run, told %+v", c.running.Load(), c.told)
@@ -246,6 +246,47 @@ func TestLocalCountsAllKeysTogether(t *testing.T) {
 	}
 }
 
+// A request with a permit counts as one with a place, of all and of its key.
+func TestLocalCountsPermits(t *testing.T) {
+	policyTest(t, Options{Outage: Local(4, 2)}, 10, func(t *testing.T, c *crowd) {
+		holders := map[string]func(){}
+		for _, h := range []struct {
+			key string
+			n   int
+		}{{"a", 3}, {"b", 2}} {
+			ctx, cancel := context.WithCancel(t.Context())
+			holders[h.key], c.key = cancel, h.key
+			c.send(ctx, h.n)
+			synctest.Wait()
+		}
+		if c.held() != 5 {
+			t.Fatalf("%d held", c.held())
+		}
+		c.away()
+		for _, c.key = range []string{"a", "b", "c"} {
+			c.send(t.Context(), 3)
+		}
+		runs := func(want int64) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := c.running.Load(); n != want {
+				t.Fatalf("%d run, want %d", n, want)
+			}
+		}
+		runs(5)
+		holders["b"]()
+		runs(4) // three permits of a, and one place
+		holders["a"]()
+		runs(4)
+		close(c.leave)
+		c.wg.Wait()
+		if c.most.Load() != 5 || len(c.errs) > 0 || len(c.gate.places.named) > 0 {
+			t.Errorf("at most %d ran, %v, %d names known", c.most.Load(), c.errs, len(c.gate.places.named))
+		}
+	})
+}
+
 // Those that wait for a place when the engine is back ask it.
 func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
 	policyTest(t, Options{Outage: Local(1, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
@@ -268,7 +309,7 @@ func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
 	policyTest(t, Options{Outage: Local(1, 0), Wait: 50 * time.Millisecond}, 1, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 1)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond) // its wait, and the probe
 		synctest.Wait()
 		if c.running.Load() != 1 || len(c.told) != 1 || !c.told[0].admitted {
 			t.Errorf("%d run, %v, told %+v", c.running.Load(), c.errs, c.told)
@@ -301,7 +342,7 @@ func TestAQueueThatDoesNotMoveEndsByPolicy(t *testing.T) {
 
 // A request with NoWait takes a permit or a place that is free, and is refused at once otherwise.
 func TestNoWait(t *testing.T) {
-	policyTest(t, Options{Outage: Local(1, 0), Wait: NoWait}, 1, func(t *testing.T, c *crowd) {
+	policyTest(t, Options{Outage: Local(2, 0), Wait: NoWait}, 1, func(t *testing.T, c *crowd) {
 		refused := func(want error) {
 			t.Helper()
 			began := time.Now()
@@ -325,7 +366,8 @@ func TestNoWait(t *testing.T) {
 }
 
 // Each of many tenants has a limit of its own, and sends now and then. An engine that is away
-// delays only the first second's requests, and none is refused for want of handles.
+// delays only the first second's requests, by its silence to them and to the probe. None is refused
+// for want of handles.
 func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
@@ -346,7 +388,7 @@ func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 						Release(p)
 					}
 					switch d := time.Since(came); {
-					case d > 100*time.Millisecond:
+					case d > 200*time.Millisecond:
 						t.Errorf("a request took %v", d)
 					case d > 0 && time.Since(began) > time.Second:
 						late.Add(1)

@@ -19,10 +19,11 @@ import (
 // is sema.ErrBusy, and no outage.
 //
 // With Closed each request asks the engine. With the others, an engine that says nothing to a
-// request for 100 ms is away; see After. From then on no request waits for it. A probe in the
-// background asks, at once and then in each second. When it is answered, requests ask again. The
-// requests of one Transport, Handler or Limiter share what is known of the engine, so their
-// semaphores should have one engine.
+// request for 100 ms is asked once more, by a probe; see After. If it says nothing to that for 100 ms
+// either, it is away. Time in which this process could not run does not count. From then on no
+// request waits for the engine, and a probe asks in each second. When one is answered, requests ask
+// again. The requests of one Transport, Handler or Limiter share what is known of the engine, so
+// their semaphores should have one engine. The begin and the end of an outage are told: see Outage.
 //
 // A request that was queued before the outage goes on waiting. If its wait ends while the engine is
 // away, the policy decides. A request that has its permit keeps it until its lease ends, with
@@ -59,7 +60,9 @@ const quickAnswer = 100 * time.Millisecond
 
 // Local lets requests run without a permit, at most places at once of a Transport, Handler or
 // Limiter, whatever they weigh: 1 … 1,000,000. Others wait for one of them to end, as long as they would
-// wait for a permit. These requests may run beside others that hold a permit.
+// wait for a permit. A request that runs with a permit counts as one of them, also for its key: so with
+// permits and without, no more than places run, unless more have permits. These requests may
+// run beside those of other processes that hold a permit, and beside new ones when the engine is back.
 //
 // perKey is how many of the places one key may have: 0 … places; 0 for all of them. The key is
 // the name of a semahttp.Limiter, or the key of a gRPC call: all its names, so a user's places are not counted
@@ -68,9 +71,9 @@ const quickAnswer = 100 * time.Millisecond
 // Another value is refused where the Policy is used: every request fails with a *sema.ArgumentError.
 func Local(places, perKey int) Policy { return Policy{kind: local, places: places, perKey: perKey} }
 
-// After is the policy with another time for which the engine may say nothing to a request before it
-// counts as away: neither that the request is admitted, nor that it waits. Default: 0, 100 ms; with
-// Closed three seconds. More than three seconds counts as three. It may not be negative: see Local.
+// After is the policy with another time for which the engine may say nothing to a request, and then to
+// the probe, before it counts as away: neither that the request is admitted, nor that it waits.
+// Default: 0, 100 ms; with Closed three seconds. More than three seconds counts as three. It may not be negative: see Local.
 func (p Policy) After(d time.Duration) Policy {
 	p.after = d
 	return p

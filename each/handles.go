@@ -11,6 +11,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/watchdog"
 )
 
 var errNoRoom = errors.New("too many others are being closed, and the engine does not answer")
@@ -44,7 +45,7 @@ func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOpti
 		return h, options, err
 	}
 	began, asked := time.Now(), sema.ReadOptions(options...)
-	within, cancel := context.WithTimeout(ctx, min(patience, cmp.Or(asked.Answer, patience), cmp.Or(asked.Wait, patience)))
+	within, cancel := watchdog.Within(ctx, min(patience, cmp.Or(asked.Answer, patience), cmp.Or(asked.Wait, patience)))
 	defer cancel()
 	for room != nil {
 		select {

@@ -115,7 +115,7 @@ func (h *Handler) Check() error {
 
 // check returns what requests are admitted under, and what the handler cannot serve with.
 func (h *Handler) check() (admit.Options, error) {
-	o := admit.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Outage: h.Outage}
+	o := admit.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Outage: h.Outage, Told: h.Observer.Outage}
 	switch {
 	case h.Limit == nil:
 		return o, errNoLimit

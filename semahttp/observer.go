@@ -1,6 +1,10 @@
 package semahttp
 
-import "net/http"
+import (
+	"net/http"
+
+	"sema/admit"
+)
 
 // Observer is told what no response and no error shows. Fields may be nil. The functions
 // are called from the goroutine at hand, must not block, and must not change the
@@ -9,6 +13,10 @@ type Observer struct {
 	// EngineFailed: the engine did not answer for a request. Outage decided what
 	// became of it.
 	EngineFailed func(EngineFailed)
+
+	// Outage: with admit.Open or admit.Local, an outage of the engine began, or is over.
+	// Default: slog is told, with a WARN and an INFO.
+	Outage func(admit.Outage)
 
 	// Abandoned: the garbage collector found a response's body, or a connection
 	// that a handler took over, which nobody closed. It has been closed, and its

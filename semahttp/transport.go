@@ -128,7 +128,7 @@ func (t *Transport) Check() error {
 
 // check returns what requests are admitted under, and what the transport cannot send with.
 func (t *Transport) check() (admit.Options, error) {
-	o := admit.Options{Wait: t.Wait, Outage: t.Outage}
+	o := admit.Options{Wait: t.Wait, Outage: t.Outage, Told: t.Observer.Outage}
 	if t.Limit == nil {
 		return o, errNoLimit
 	}

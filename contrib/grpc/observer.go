@@ -1,6 +1,9 @@
 package semagrpc
 
-import "sema/engine"
+import (
+	"sema/admit"
+	"sema/engine"
+)
 
 // Observer is told what nobody else is told. Fields may be nil. The functions are
 // called from the goroutine at hand, and must not block.
@@ -8,6 +11,10 @@ type Observer struct {
 	// EngineFailed: the engine did not answer for a call. Outage decided what became
 	// of it.
 	EngineFailed func(EngineFailed)
+
+	// Outage: with admit.Open or admit.Local, an outage of the engine began, or is over.
+	// Default: slog is told, with a WARN and an INFO.
+	Outage func(admit.Outage)
 
 	// Abandoned: the garbage collector found a client's stream that had not ended. It
 	// has been cancelled, and its permit given back.

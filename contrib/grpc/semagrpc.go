@@ -145,7 +145,7 @@ func New(limit Limit) (*Limiter, error) {
 }
 
 func (l *Limiter) options() admit.Options {
-	return admit.Options{Wait: l.limit.Wait, Outage: l.limit.Outage}
+	return admit.Options{Wait: l.limit.Wait, Outage: l.limit.Outage, Told: l.limit.Observer.Outage}
 }
 
 // admitted is a call that runs.

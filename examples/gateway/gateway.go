@@ -25,7 +25,6 @@ type limits struct {
 	caps          sema.Caps      // tokens at once of each model: for an organisation, and for a user of one
 	places        int            // requests at once of this gateway while the engine is away
 	wait          time.Duration  // for a permit
-	answer        time.Duration  // an engine that says nothing for so long counts as away
 }
 
 // gateway limits the requests to a vendor's service.
@@ -65,7 +64,7 @@ func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error)
 		},
 		Wait:   l.wait,
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, Position: "X-Queue-Position", // as clients of such services expect
-		Outage: admit.Local(l.places, 0).After(l.answer),
+		Outage: admit.Local(l.places, 0),
 	}
 	if err := g.limited.Check(); err != nil {
 		g.close()
