@@ -21,6 +21,9 @@ const (
 	defaultBack = time.Second
 )
 
+// moment is which part of JobOptions.Wait a job waits behind another one of its key.
+const moment = 20
+
 // JobOptions says under which permits jobs run: of a Semaphore or of a Group, see ByKey.
 type JobOptions struct {
 	Semaphore *sema.Semaphore
@@ -107,7 +110,8 @@ func (l *Jobs) Full(key ...string) bool { return l.rooms.full(joined(key)) }
 func joined(key []string) string { return strings.Join(key, engine.KeySeparator) }
 
 // enter takes a job's permit. A job waits for it while there is room for those
-// that wait; beyond that it takes what is free.
+// that wait; beyond that it takes what is free. Behind another job of its key it waits for
+// a moment only, if jobs of other keys could run in its worker meanwhile.
 func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 	weight := sema.Weight(j.Weight)
 	if j.Stays {
@@ -116,12 +120,36 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
 	defer cancel()
 	key := joined(j.Key)
-	if !l.rooms.enter(key) {
+	waits, first := l.rooms.enter(key)
+	if !waits {
 		return l.acquire(within, j.Key, weight, sema.WaitAtMost(0))
+	}
+	if !first {
+		p, err := l.acquire(within, j.Key, weight, sema.WaitAtMost(l.options.Wait/moment))
+		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(within, j) {
+			l.rooms.leave(key, err == nil)
+			return p, err
+		}
 	}
 	p, err := l.acquire(within, j.Key, weight)
 	l.rooms.leave(key, err == nil)
 	return p, err
+}
+
+// othersCouldRun reports whether a job of another key would find a permit, though one of this key did not:
+// always in a Group, where each name has its own limit.
+func (l *Jobs) othersCouldRun(ctx context.Context, j Job) bool {
+	if l.options.Group != nil {
+		return true
+	}
+	if len(j.Key) == 0 {
+		return false
+	}
+	p, err := l.options.Semaphore.TryAcquire(ctx)
+	if err == nil {
+		_ = p.Release() // what fails here ends with the lease
+	}
+	return err == nil
 }
 
 // patience is how long a job waits: no longer than half of the time that it has

@@ -100,7 +100,7 @@ func TestRoomOfJobs(t *testing.T) {
 			held.Go(func() { expect.OK(t, l.job(ctx, "a", time.Minute)) })
 		}
 		synctest.Wait()
-		for range 5 { // nothing is known yet: all wait
+		for range 5 { // nothing is known yet: all may wait
 			held.Go(func() { wantPostponed(t, l.job(ctx, "a", 0), sema.ErrBusy) })
 		}
 		synctest.Wait()
@@ -332,5 +332,80 @@ func TestNoJobStarves(t *testing.T) {
 		if done["a"] < 3 || done["b"] < 3 {
 			t.Errorf("%v are done; want 3 of each at least", done)
 		}
+	})
+}
+
+// A flood of a tenant whose cap is reached does not hold up the next tenant, for whom permits are free:
+// though the jobs of the flood were first in the queue, and there are only so many workers. The flood goes on
+// meanwhile.
+func TestAFloodLeavesWorkersToOthers(t *testing.T) {
+	const workers, flood, others = 10, 60, 20
+	for _, work := range []time.Duration{100 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			e := sematest.New(t)
+			s, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
+			expect.OK(t, err)
+			defer func() { expect.OK(t, s.Close()) }()
+			l, err := NewJobs("test", JobOptions{Semaphore: s})
+			expect.OK(t, err)
+			queue := make(chan string, flood+others)
+			for range flood {
+				queue <- "a"
+			}
+			for range others {
+				queue <- "b"
+			}
+			var mu sync.Mutex
+			var done []string
+			var all, back sync.WaitGroup
+			all.Add(flood + others)
+			for range workers {
+				back.Go(func() {
+					for key := range queue {
+						err := l.job(t.Context(), key, work)
+						if err == nil {
+							mu.Lock()
+							done = append(done, key)
+							mu.Unlock()
+							all.Done()
+							continue
+						}
+						p := wantPostponed(t, err, sema.ErrBusy)
+						back.Go(func() {
+							time.Sleep(p.After)
+							queue <- key
+						})
+					}
+				})
+			}
+			began := time.Now()
+			all.Wait()
+			took := time.Since(began)
+			close(queue)
+			back.Wait()
+			if place := slices.Index(done, "b"); place > 10 {
+				t.Errorf("jobs of %v: the first of the others was done as number %d of %d", work, place+1, len(done))
+			}
+			if least := flood / 2 * work; took > 3*least/2 {
+				t.Errorf("jobs of %v: %v for all, want less than half more than %v", work, took, least)
+			}
+		})
+	}
+}
+
+// While nothing is free for anybody, jobs wait for what comes free.
+func TestAFloodWaitsIfNobodyElseCouldRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		s, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{4}})
+		expect.OK(t, err)
+		defer func() { expect.OK(t, s.Close()) }()
+		l, err := NewJobs("test", JobOptions{Semaphore: s})
+		expect.OK(t, err)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { expect.OK(t, l.job(t.Context(), "a", 300*time.Millisecond)) })
+		}
+		all.Wait()
 	})
 }

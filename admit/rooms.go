@@ -12,8 +12,8 @@ const (
 )
 
 // rooms bounds how many jobs wait in this process, each in a worker that could
-// work on a job of another key. Where permits come fast many jobs may wait, and get
-// theirs in time. Where a job has waited in vain only one does, and keeps a
+// work on a job of another key. Where permits come fast, or no job could run, many jobs may wait, and
+// get theirs in time. Where a job has waited in vain only one does, and keeps a
 // place in the semaphore's queue for all of its key.
 type rooms struct {
 	mu    sync.Mutex
@@ -27,8 +27,9 @@ type room struct {
 
 func newRooms() rooms { return rooms{byKey: map[string]*room{}} }
 
-// enter reports whether a job may wait. If so, leave has to follow.
-func (r *rooms) enter(key string) bool {
+// enter reports whether a job may wait, and whether none of its key waits before it. If it may,
+// leave has to follow.
+func (r *rooms) enter(key string) (waits, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.byKey[key]
@@ -37,10 +38,10 @@ func (r *rooms) enter(key string) bool {
 		r.byKey[key] = m
 	}
 	if m.waiting >= m.size {
-		return false
+		return false, false
 	}
 	m.waiting++
-	return true
+	return true, m.waiting == 1
 }
 
 // leave notes that a job that entered waits no more, and whether it was granted

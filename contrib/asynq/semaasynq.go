@@ -23,6 +23,7 @@
 package semaasynq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -56,7 +57,8 @@ type Limit struct {
 	// Wait is how long a task waits for its permit, in a worker and in its place in
 	// the semaphore's queue; at most half of the time that its own deadline leaves
 	// it. After one has waited in vain, only one of its key at a time waits in this
-	// process, until permits come again. Default: a second.
+	// process, until permits come again. Behind another one of its key it waits for a twentieth
+	// of that, if permits are free that its key may not have. Default: a second.
 	Wait time.Duration
 
 	// Back is how long a task that found none stays away at most; at least half of
@@ -134,7 +136,7 @@ func Postponed(err error) bool {
 
 // NewServer is asynq.NewServerFromRedisClient with the limiter's additions to
 // config. A task that goes back does not count as failed, and comes again after
-// Limit.Back. The server takes no tasks from a queue of Limit.Queues while its
+// Limit.Back: the default of config.DelayedTaskCheckInterval is a quarter of that. The server takes no tasks from a queue of Limit.Queues while its
 // tasks wait. For other errors config holds unchanged. The caller closes rdb
 // after the server has shut down.
 func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asynq.Server {
@@ -153,6 +155,7 @@ func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asy
 		}
 		return delay(n, err, task)
 	}
+	config.DelayedTaskCheckInterval = cmp.Or(config.DelayedTaskCheckInterval, cmp.Or(l.limit.Back, time.Second)/4)
 	return asynq.NewServerFromRedisClient(&fetcher{rdb, l.full}, config)
 }
 

@@ -86,6 +86,38 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 	q.allDone(t, "default", 60)
 }
 
+// A flood of a tenant whose cap is reached does not hold up the next tenant, for whom permits are free.
+func TestAFloodLeavesWorkersToOthers(t *testing.T) {
+	const flood, others = 60, 20
+	server, e := startRedis(t), memengine.New()
+	t.Cleanup(func() { must(t, e.Close()) })
+	sem, err := sema.New(e, "tasks", 4, &sema.Options{Caps: sema.Caps{2}})
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
+	must(t, err)
+	q := newQueue(t, server)
+	q.add(t, "a", flood)
+	q.add(t, "b", others)
+	done := make(chan string, flood+others)
+	config := quick(10)
+	config.DelayedTaskCheckInterval = 0 // as it is for most
+	start(t, server, limiter, config, func(_ context.Context, task *asynq.Task) error {
+		time.Sleep(100 * time.Millisecond)
+		done <- task.Type()
+		return nil
+	})
+	q.allDone(t, "default", flood+others)
+	place := 1
+	for <-done != "b" {
+		place++
+	}
+	if place > 30 {
+		t.Errorf("the first of the others was done as number %d of %d", place, flood+others)
+	}
+	t.Logf("the first of the others was done as number %d of %d", place, flood+others)
+}
+
 // Of a queue with one type nothing is taken while a task of it waits.
 func TestQueueIsLeftAlone(t *testing.T) {
 	t.Run("group", func(t *testing.T) {

@@ -58,7 +58,8 @@ type Limit struct {
 	// Wait is how long a job waits for its permit, in a worker and in its place in
 	// the semaphore's queue; at most half of the time that its own timeout leaves
 	// it. After one has waited in vain, only one of its key at a time waits in this
-	// process, until permits come again. Default: a second.
+	// process, until permits come again. Behind another one of its key it waits for a twentieth
+	// of that, if permits are free that its key may not have. Default: a second.
 	Wait time.Duration
 
 	// Back is how long a job that found none is snoozed at most; at least half of

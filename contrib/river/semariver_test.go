@@ -84,6 +84,36 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 	g.allDone(mails + 10)
 }
 
+// A flood of a tenant whose cap is reached does not hold up the next tenant, for whom permits are free.
+func TestAFloodLeavesWorkersToOthers(t *testing.T) {
+	const flood, others = 60, 20
+	g, e := newGround(t), memengine.New()
+	t.Cleanup(func() { must(t, e.Close()) })
+	sem, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
+	must(t, err)
+	t.Cleanup(func() { must(t, sem.Close()) })
+	tenant := func(job *rivertype.JobRow) []string { return []string{job.Kind} } // with a Key Driver takes jobs of all kinds
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Key: tenant})
+	must(t, err)
+	g.add(mail{}, flood, nil)
+	g.add(report{}, others, nil)
+	done := make(chan string, flood+others)
+	g.start(limiter, quick(10, func(_ context.Context, job *rivertype.JobRow) error {
+		time.Sleep(100 * time.Millisecond)
+		done <- job.Kind
+		return nil
+	}, limiter))
+	g.allDone(flood + others)
+	place := 1
+	for <-done != "report" {
+		place++
+	}
+	if place > 30 {
+		t.Errorf("the first of the others was done as number %d of %d", place, flood+others)
+	}
+	t.Logf("the first of the others was done as number %d of %d", place, flood+others)
+}
+
 // The engine is away: jobs are snoozed, and none has failed.
 func TestOutage(t *testing.T) {
 	g, e := newGround(t), sematest.New(t)
