@@ -181,6 +181,58 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// Holders work on, whoever waits is refused, and the Group ends with its last holder, its context or Close.
+func TestShutdown(t *testing.T) {
+	for _, end := range []string{"release", "context", "close"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &opened{Engine: sematest.New(t)}
+			g := newGroup(t, e, 1, nil)
+			holders := []*sema.Permit{acquire(t, g, "a"), acquire(t, g, "b")}
+			waited, ended := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := g.Acquire(t.Context(), "a")
+				waited <- err
+			}()
+			e.AwaitWaiting(t.Context(), "tenants/a", 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { ended <- g.Shutdown(ctx) }()
+			expect.Is(t, <-waited, sema.ErrClosed)
+			for _, name := range []string{"a", "c"} {
+				_, err := g.TryAcquire(t.Context(), name)
+				expect.Is(t, err, sema.ErrClosed)
+			}
+			expect.OK(t, holders[0].Release())
+			time.Sleep(10 * time.Minute) // twenty leases
+			expect.OK(t, holders[1].Err())
+			select {
+			case err := <-ended:
+				t.Fatal("it did not wait:", err)
+			default:
+			}
+			want := error(nil)
+			switch end {
+			case "release":
+				expect.OK(t, holders[1].Release())
+			case "context":
+				cancel()
+				want = context.Canceled
+			case "close":
+				expect.OK(t, g.Close())
+			}
+			if err := <-ended; !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", end, err, want)
+			}
+			if err := holders[1].Err(); end != "release" && !errors.Is(err, sema.ErrLost) {
+				t.Errorf("%s: the permit's error is %v", end, err)
+			}
+			expect.OK(t, g.Close())
+			expect.OK(t, g.Shutdown(t.Context()))
+			e.is(t, "")
+		})
+	}
+}
+
 // A permit that the program lost sight of comes back, and its name is unused from then on.
 func TestAForgottenPermitComesBack(t *testing.T) {
 	e := &opened{Engine: sematest.New(t)}
