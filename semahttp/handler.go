@@ -3,6 +3,7 @@ package semahttp
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -42,7 +43,8 @@ type Handler struct {
 	// Status is the answer to a request that waited in vain: 503 Service
 	// Unavailable or 429 Too Many Requests. Default 503, which is the answer as
 	// well when the engine does not answer. A key or a weight that cannot be is a 400,
-	// a weight above the limit a 413, and any other error of a limiter a 500.
+	// a weight above the limit a 413, and the body of both says why. Any other error of a
+	// limiter is a 500. The log has the reason of each 400 and 500.
 	Status int
 
 	// RetryAfter is what the header Retry-After of a 503 or 429 says, in whole
@@ -104,13 +106,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Check returns nil if the handler can serve. Otherwise it returns the *sema.ArgumentError
-// for which every request would be answered 500. To call it first is not required.
+// for which every request would be answered 500, or with which Of or OfEach panics: Check calls
+// Limit once with an empty request. To call Check first is not required.
 func (h *Handler) Check() error {
 	if h.Next == nil {
 		return invalid("Next", nil, "a handler")
 	}
-	_, err := h.check()
-	return err
+	if _, err := h.check(); err != nil {
+		return err
+	}
+	return try(h.Limit)
 }
 
 // check returns what requests are admitted under, and what the handler cannot serve with.
@@ -182,7 +187,17 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came
 		}
 		w.Header().Set("Retry-After", strconv.FormatFloat(max(1, math.Ceil(after.Seconds())), 'f', 0, 64))
 	}
-	http.Error(w, http.StatusText(status), status)
+	text := http.StatusText(status)
+	switch status {
+	case http.StatusBadRequest:
+		text += "\n" + err.Error()
+		slog.Warn("semahttp: bad request", "status", status, "error", err)
+	case http.StatusRequestEntityTooLarge:
+		text += "\n" + err.Error()
+	case http.StatusInternalServerError:
+		slog.Error("semahttp: a limiter failed", "status", status, "error", err)
+	}
+	http.Error(w, text, status)
 }
 
 // statusOf is the answer to a request that failed so; 503 to one that may come

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 
 	"sema"
@@ -39,6 +40,18 @@ func enter(g *admit.Gate, r *http.Request, o admit.Options, limit func(*http.Req
 		return nil, l, &limitError{l.Name, err}
 	}
 	return &pass{name: l.Name, permit: p}, l, nil
+}
+
+// try is the *sema.ArgumentError with which limit panics for an empty request: that of Of without a semaphore.
+// Another panic is about what the request has not.
+func try(limit func(*http.Request) Limiter) (err error) {
+	defer func() {
+		if refused, ok := recover().(*sema.ArgumentError); ok {
+			err = refused
+		}
+	}()
+	limit(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody})
+	return nil
 }
 
 // context is for the work of the request: it ends with parent, and when the

@@ -1,8 +1,10 @@
 package semahttp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,6 +52,10 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 	group, err := each.New(memengine.New(), "tenants", 5, nil)
 	expect.OK(t, err)
 	defer func() { expect.OK(t, group.Close()) }()
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	tenant, weight := "", 1
 	tooMuch := sema.MaxLimit
 	tooMuch++ // on 32 bits below 0, which is as wrong
@@ -64,7 +70,14 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 		{"acme", 0, 400}, {"acme", -1, 400}, {"acme", tooMuch, 400}, {"acme", 6, 413},
 	} {
 		tenant, weight = c.tenant, c.weight
+		log.Reset()
 		w := answer(h, t.Context())
+		if says := strings.Contains(w.Body.String(), "want ") || strings.Contains(w.Body.String(), "above the limit 5"); says != (c.want >= 400) {
+			t.Errorf("%.10q of weight %d: the body is %q", c.tenant, c.weight, w.Body)
+		}
+		if logged := strings.Count(log.String(), "level=WARN"); (logged == 1) != (c.want == 400) || (c.want == 400) != strings.Contains(log.String(), "want ") {
+			t.Errorf("%.10q of weight %d: logged %q", c.tenant, c.weight, log.String())
+		}
 		if w.Code != c.want || w.Header().Get("Retry-After") != "" {
 			t.Errorf("%.10q of weight %d: %d, Retry-After %q; want %d", c.tenant, c.weight, w.Code, w.Header().Get("Retry-After"), c.want)
 		}
@@ -125,7 +138,15 @@ func TestCheckFindsWhatEveryRequestFailsFor(t *testing.T) {
 		{(&semahttp.Handler{Next: http.NotFoundHandler()}).Check, "Limit"},
 		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Wait: -2}).Check, "Wait"},
 		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Status: 500}).Check, "Status"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: by(nil)}).Check, "semaphore"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(r *http.Request) semahttp.Limiter {
+			return semahttp.OfEach(nil, semahttp.Host(r))
+		}}).Check, "group"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(r *http.Request) semahttp.Limiter {
+			return r.Context().Value("limiter").(semahttp.Limiter) // which middleware would set
+		}}).Check, ""},
 		{(&semahttp.Transport{Limit: limit}).Check, ""},
+		{(&semahttp.Transport{Limit: by(nil)}).Check, "semaphore"},
 		{(&semahttp.Transport{}).Check, "Limit"},
 		{(&semahttp.Transport{Limit: limit, Outage: admit.Local(0, 0)}).Check, "places"},
 	} {

@@ -120,10 +120,13 @@ func (t *Transport) base() http.RoundTripper {
 }
 
 // Check returns nil if the transport can send. Otherwise it returns the
-// *sema.ArgumentError with which every request would fail. To call it first is not required.
+// *sema.ArgumentError with which every request would fail, or with which Of or OfEach panics: Check
+// calls Limit once with an empty request. To call Check first is not required.
 func (t *Transport) Check() error {
-	_, err := t.check()
-	return err
+	if _, err := t.check(); err != nil {
+		return err
+	}
+	return try(t.Limit)
 }
 
 // check returns what requests are admitted under, and what the transport cannot send with.
