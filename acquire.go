@@ -53,9 +53,11 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // 1 … 255 bytes of UTF-8 without control characters, with a byte between names. Acquire fails with an
 // *ArgumentError on another one. Operators see keys: hash what is a secret, such as an API key. Take keys from
 // authentication and not from the caller's own words: a caller that makes up many keys gets as
-// many shares. For() is no key. Default: no key. Cost: on Redis a step takes the server longer, a
+// many shares. For() is no key. Empty names at the end are left out: For("acme", user) is
+// For("acme") if there is no user. The first name is never left out: For("") fails. Default: no key. Cost: on Redis a step takes the server longer, a
 // hand-off about twice as long.
 func For(path ...string) AcquireOption {
+	path = engine.Given(path)
 	return AcquireOption{kind: keyOption, n: int64(len(path)), text: strings.Join(path, engine.KeySeparator)}
 }
 

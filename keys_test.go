@@ -50,7 +50,6 @@ func TestErrorsOfPaths(t *testing.T) {
 			want string
 		}{
 			{[]string{""}, `sema: key "": want names that are not empty, without control characters`},
-			{[]string{"acme", ""}, `sema: key "acme/": want names that are not empty`},
 			{[]string{"", "alice"}, `sema: key "/alice": want names that are not empty`},
 			{[]string{"a", "b", "c", "d"}, `sema: key "a/b/c/d": want at most 3 names, not 4`},
 		} {
@@ -68,7 +67,7 @@ func TestBadPathsAreRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		o := operator(t, e)
 		for _, bad := range [][]string{
-			{"a", "b", "c", "d"}, {""}, {"a", ""}, {"", "a"}, {"a", "", "c"}, {"a\x01b"}, {"a", "b\x01c"}, {"a", "b\x01"}, {"a", "b\tc"}, {"a", "\xff"},
+			{"a", "b", "c", "d"}, {""}, {"", ""}, {"", "a"}, {"a", "", "c"}, {"a\x01b"}, {"a", "b\x01c"}, {"a", "b\x01"}, {"a", "b\tc"}, {"a", "\xff"},
 			{half, half + "x"}, {half, half, "x"}, {half + half + "xx"},
 		} {
 			_, err := s.Acquire(t.Context(), sema.For(bad...))
@@ -82,6 +81,7 @@ func TestBadPathsAreRefused(t *testing.T) {
 		if n := e.calls.Load(); n != 0 {
 			t.Errorf("the engine was asked %d times", n)
 		}
+		wantArgument(t, o.Set(t.Context(), sema.Rule{Limit: 1}, "a", ""), "key") // a rule is of the key that it names
 		for _, good := range [][]string{{"a", "b", "c"}, {half, half}, {half + half + "x"}, {"a/b", "ü"}} {
 			p, err := s.Acquire(t.Context(), sema.For(good...))
 			expect.OK(t, err)
@@ -89,6 +89,22 @@ func TestBadPathsAreRefused(t *testing.T) {
 			expect.OK(t, err)
 			if key := st.Holders[0].Key; fmt.Sprint(key.Names()) != fmt.Sprint(good) {
 				t.Errorf("held for %q, want %q", key.Names(), good)
+			}
+			expect.OK(t, p.Release())
+		}
+	})
+}
+
+// A user that is optional needs no code of its own: it is the caller of its organisation.
+func TestEmptyNamesAtTheEndAreLeftOut(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, _ *counting, s *sema.Semaphore) {
+		for _, path := range [][]string{{"acme", ""}, {"acme", "", ""}} {
+			p, err := s.Acquire(t.Context(), sema.For(path...))
+			expect.OK(t, err)
+			st, err := s.State(t.Context())
+			expect.OK(t, err)
+			if key := st.Holders[0].Key; key != "acme" || sema.ReadOptions(sema.For(path...)).Key != key {
+				t.Errorf("%q: held for %q, want acme", path, key)
 			}
 			expect.OK(t, p.Release())
 		}

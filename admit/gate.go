@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/each"
+	"sema/engine"
 )
 
 // NoWait is for Options.Wait: a request that finds nothing free is refused at once.
@@ -81,6 +82,7 @@ var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
 
 // ByKey is how permits are taken by key: of s, where sema.For takes all names of the key; or if s is
 // nil of g, where the first name is that of the Group and the others are the key within its semaphore.
+// As in sema.For, empty names at the end are left out.
 func ByKey(s *sema.Semaphore, g *each.Group) func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
 	if s != nil {
 		return func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
@@ -91,7 +93,7 @@ func ByKey(s *sema.Semaphore, g *each.Group) func(ctx context.Context, key []str
 		if len(key) == 0 {
 			key = []string{""} // which is refused
 		}
-		return g.Acquire(ctx, key[0], append(options, sema.For(key[1:]...))...)
+		return g.Acquire(ctx, key[0], append(options, sema.For(engine.Given(key)[1:]...))...)
 	}
 }
 

@@ -107,7 +107,7 @@ func (l *Jobs) Do(ctx context.Context, j Job, work func(context.Context) error) 
 func (l *Jobs) Full(key ...string) bool { return l.rooms.full(joined(key)) }
 
 // joined is a key as rooms compares it. Whether it is valid its acquisition says.
-func joined(key []string) string { return strings.Join(key, engine.KeySeparator) }
+func joined(key []string) string { return strings.Join(engine.Given(key), engine.KeySeparator) }
 
 // enter takes a job's permit. A job waits for it while there is room for those
 // that wait; beyond that it takes what is free. Behind another job of its key it waits for

@@ -173,7 +173,7 @@ func TestWeightsOfJobs(t *testing.T) {
 		if err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 4}, work); !errors.As(err, &heavy) {
 			t.Errorf("weight 4 of 3: %v", err)
 		}
-		for _, key := range [][]string{nil, {""}, {"a\x01b"}, {"a", ""}, {"a", "b", "c", "d", "e"}} {
+		for _, key := range [][]string{nil, {""}, {"a\x01b"}, {"a", "", "b"}, {"a", "b", "c", "d", "e"}} {
 			if err := l.Do(t.Context(), Job{Key: key, Weight: 1}, work); !errors.As(err, &argument) {
 				t.Errorf("key %q: %v", key, err)
 			}

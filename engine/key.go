@@ -36,6 +36,14 @@ func NewKey(names ...string) (Key, error) {
 	return k, k.Validate()
 }
 
+// Given is the names without the empty ones at the end, but for the first: a user that is optional.
+func Given(names []string) []string {
+	for len(names) > 1 && names[len(names)-1] == "" {
+		names = names[:len(names)-1]
+	}
+	return names
+}
+
 // Validate checks a key that NewKey may not have made. The error is an *ArgumentError.
 func (k Key) Validate() error {
 	switch names := strings.Count(string(k), KeySeparator) + 1; {

@@ -158,7 +158,7 @@ type admitted struct {
 
 // enter waits until a call may run.
 func (l *Limiter) enter(ctx context.Context, method string, request any) (*admitted, error) {
-	key := l.limit.Key(ctx, method)
+	key := engine.Given(l.limit.Key(ctx, method))
 	a := &admitted{method: method, key: engine.Key(strings.Join(key, engine.KeySeparator)), overloaded: l.limit.Overloaded}
 	n := l.limit.Weight(ctx, method, request)
 	var err error

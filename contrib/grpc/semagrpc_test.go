@@ -406,21 +406,23 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		of := func(key ...string) func(context.Context, string) []string {
 			return func(context.Context, string) []string { return key }
 		}
-		for name, limit := range map[string]semagrpc.Limit{"methods": {Semaphore: sem, Key: of()}, "methods/acme": {Group: group, Key: of("acme", "alice")}} {
+		for name, limit := range map[string]semagrpc.Limit{
+			"methods": {Semaphore: sem, Key: of("acme", "")}, "methods/acme": {Group: group, Key: of("acme", "alice", "")}, "methods/beta": {Group: group, Key: of("beta", "")},
+		} {
 			l, err := semagrpc.New(limit)
 			must(t, err)
 			got, err := call(within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
 				held := e.Held(name)
 				return fmt.Sprintf("%d %s", len(held), held[0].Key), nil
 			}}, l), "x")
-			if want := map[string]string{"methods": "1 ", "methods/acme": "1 alice"}[name]; got != want || err != nil {
+			if want := map[string]string{"methods": "1 acme", "methods/acme": "1 alice", "methods/beta": "1 "}[name]; got != want || err != nil {
 				t.Errorf("%s: held %q, %v; want %q", name, got, err, want)
 			}
 		}
 		long := strings.Repeat("x", 128)
 		for _, limit := range []semagrpc.Limit{
-			{Group: group, Key: of()}, {Group: group, Key: of("")}, {Group: group, Key: of("a", "")}, {Group: group, Key: of("a", "b", "c", "d", "e")},
-			{Semaphore: sem, Key: of("")}, {Semaphore: sem, Key: of("a", "")}, {Semaphore: sem, Key: of("a\x01b")}, {Semaphore: sem, Key: of("a", "b", "c", "d")}, {Semaphore: sem, Key: of(long, long)},
+			{Group: group, Key: of()}, {Group: group, Key: of("")}, {Group: group, Key: of("", "a")}, {Group: group, Key: of("a", "", "b")}, {Group: group, Key: of("a", "b", "c", "d", "e")},
+			{Semaphore: sem, Key: of("")}, {Semaphore: sem, Key: of("", "a")}, {Semaphore: sem, Key: of("a\x01b")}, {Semaphore: sem, Key: of("a", "b", "c", "d")}, {Semaphore: sem, Key: of(long, long)},
 		} {
 			bad, err := semagrpc.New(limit)
 			must(t, err)

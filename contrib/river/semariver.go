@@ -50,10 +50,10 @@ type Limit struct {
 
 	// Key is a job's key, as the names that sema.For takes: its tenant, its queue, its organisation and
 	// user. nil is no key. With a Key, Driver takes jobs of all kinds all the time. Default: its kind.
-	Key func(job *rivertype.JobRow) []string
+	Key func(ctx context.Context, job *rivertype.JobRow) []string
 
 	// Weight is how much of the limit a job takes. Default: 1.
-	Weight func(job *rivertype.JobRow) int
+	Weight func(ctx context.Context, job *rivertype.JobRow) int
 
 	// Wait is how long a job waits for its permit, in a worker and in its place in
 	// the semaphore's queue; at most half of the time that its own timeout leaves
@@ -85,24 +85,21 @@ func New(limit Limit) (*Limiter, error) {
 		return nil, err
 	}
 	if limit.Weight == nil {
-		limit.Weight = func(*rivertype.JobRow) int { return 1 }
+		limit.Weight = func(context.Context, *rivertype.JobRow) int { return 1 }
 	}
 	return &Limiter{limit: limit, jobs: j}, nil
 }
 
 // Work implements rivertype.WorkerMiddleware.
 func (l *Limiter) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
-	err := l.jobs.Do(ctx, admit.Job{Key: l.key(job), Weight: l.limit.Weight(job)}, work)
+	key := []string{job.Kind}
+	if f := l.limit.Key; f != nil {
+		key = f(ctx, job)
+	}
+	err := l.jobs.Do(ctx, admit.Job{Key: key, Weight: l.limit.Weight(ctx, job)}, work)
 	var p *admit.Postponed
 	if errors.As(err, &p) {
 		return river.JobSnooze(p.After)
 	}
 	return err
-}
-
-func (l *Limiter) key(job *rivertype.JobRow) []string {
-	if f := l.limit.Key; f != nil {
-		return f(job)
-	}
-	return []string{job.Kind}
 }

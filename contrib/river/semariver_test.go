@@ -92,7 +92,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	sem, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
 	must(t, err)
 	t.Cleanup(func() { must(t, sem.Close()) })
-	tenant := func(job *rivertype.JobRow) []string { return []string{job.Kind} } // with a Key Driver takes jobs of all kinds
+	tenant := func(_ context.Context, job *rivertype.JobRow) []string { return []string{job.Kind} } // with a Key Driver takes jobs of all kinds
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Key: tenant})
 	must(t, err)
 	g.add(mail{}, flood, nil)
@@ -199,8 +199,8 @@ func TestKeyAndWeight(t *testing.T) {
 	t.Cleanup(func() { must(t, group.Close()) })
 	limiter, err := semariver.New(semariver.Limit{
 		Group:  group,
-		Key:    func(job *rivertype.JobRow) []string { return []string{job.Queue, "alice"} },
-		Weight: func(job *rivertype.JobRow) int { return 3 * job.Priority },
+		Key:    func(_ context.Context, job *rivertype.JobRow) []string { return []string{job.Queue, "alice"} },
+		Weight: func(_ context.Context, job *rivertype.JobRow) int { return 3 * job.Priority },
 	})
 	must(t, err)
 	g.start(limiter, quick(1, func(context.Context, *rivertype.JobRow) error {
