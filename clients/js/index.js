@@ -111,7 +111,7 @@ export class Semaphore {
   async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", take, priority = 0 } = {}) {
     signal?.throwIfAborted()
     if (typeof timeout !== "number" || Number.isNaN(timeout)) throw argument("timeout", timeout, "seconds")
-    check({ limit: this.limit, lease: this.lease, caps: this.caps, pools: this.pools, weight, label, slot, key, take, headStart })
+    check({ limit: this.limit, lease: this.lease, caps: this.caps, pools: this.pools, weight, label, slot, key, take, priority })
     const wish = {
       limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
       ...(key && { key }), ...(this.caps?.length !== 0 && { caps: this.caps }), pools: this.pools, take,

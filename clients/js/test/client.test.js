@@ -128,7 +128,7 @@ test("arguments that no request can have", async () => {
   for (const name of [".", "..", "\ud800", 5, undefined, null]) {
     await assert.rejects(client.semaphore(name, { limit: 1 }).acquire({ timeout: 0 }), refused(`name ${typeof name === "string" ? JSON.stringify(name) : name}`))
   }
-  for (const [what, value] of [["timeout", NaN], ["timeout", "5"], ["timeout", null], ["weight", NaN], ["weight", 1n], ["headStart", NaN], ["headStart", Infinity], ["label", () => {}], ["key", ["a", 5n]], ["take", { gpu: NaN }]]) {
+  for (const [what, value] of [["timeout", NaN], ["timeout", "5"], ["timeout", null], ["weight", NaN], ["weight", 1n], ["priority", NaN], ["priority", Infinity], ["label", () => {}], ["key", ["a", 5n]], ["take", { gpu: NaN }]]) {
     await assert.rejects(semaphore.acquire({ timeout: 0, [what]: value }), (e) => e instanceof Refused && e.kind === "urn:sema:argument" && e.message.startsWith(what))
   }
   for (const [what, value] of [["limit", NaN], ["limit", 1n], ["lease", NaN], ["caps", [1n]], ["pools", { gpu: Infinity }]]) {

@@ -166,7 +166,7 @@ class Sync(Serving):
         nan = float("nan")
         for what, value in (
             ("key", 5), ("key", None), ("key", b"acme"), ("key", (b"acme",)), ("key", ({1},)), ("take", 5), ("take", {"gpu": {1}}), ("weight", {1}), ("weight", nan),
-            ("label", b"me"), ("slot", {1}), ("head_start", nan), ("timeout", nan), ("timeout", "5"),
+            ("label", b"me"), ("slot", {1}), ("priority", nan), ("timeout", nan), ("timeout", "5"),
         ):
             with self.subTest(what, value=value), self.assertRaisesRegex(Refused, f"^{what} {re.escape(repr(value))}: want ") as refused:
                 self.semaphore.acquire(**{what: value})  # type: ignore[arg-type]
