@@ -133,6 +133,9 @@ func (x *outages) probe(p probe) {
 	ctx, cancel := watchdog.Within(p.ctx, p.patience)
 	defer cancel()
 	permit, err := p.request.acquire(ctx, p.options, 0)
+	if permit != nil {
+		Release(permit) // before others ask
+	}
 	told := Outage{Policy: p.options.Outage}
 	silent, changed := errors.Is(err, sema.ErrEngine), false
 	if silent {
@@ -165,9 +168,6 @@ func (x *outages) probe(p probe) {
 	x.mu.Unlock()
 	if changed {
 		p.options.tell(told)
-	}
-	if permit != nil {
-		_ = permit.Release() // what fails here ends with the lease
 	}
 }
 
