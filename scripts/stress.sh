@@ -15,6 +15,7 @@ for part in ${*:-storm kills bounds turns}; do
 		for n in 1 40 300 500 1000; do
 			SEMA_STRESS=$n try go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engines/fileengine
 		done
+		SEMA_STRESS_NAMESPACES=1000 try go test -count=1 -timeout 20m -v -run TestNamespacesShareALimit ./engines/fileengine
 		SEMA_STRESS_KILLS=1000 try go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
 		try go test -count=200 -timeout 20m -run TestKilled ./engines/fileengine
 		SEMA_KILLS=1000 try go -C cmd/sema test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli

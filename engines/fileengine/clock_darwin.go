@@ -15,12 +15,3 @@ func uptime() time.Duration {
 	}
 	return time.Duration(t.Nano())
 }
-
-// boot identifies the current boot of the host.
-func boot() string {
-	id, err := unix.Sysctl("kern.bootsessionuuid")
-	if err != nil {
-		return "?"
-	}
-	return id
-}

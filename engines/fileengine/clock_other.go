@@ -7,6 +7,3 @@ import "time"
 // uptime is the system time: this system has no monotonic clock that all processes share.
 // If the system time jumps forward, leases end early.
 func uptime() time.Duration { return time.Duration(time.Now().UnixNano()) }
-
-// boot is constant: the system time does not start again with a boot of the host.
-func boot() string { return "?" }

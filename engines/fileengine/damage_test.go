@@ -26,7 +26,7 @@ func TestTornTailIsCut(t *testing.T) {
 	held := a.take(t)
 	whole, err := os.ReadFile(logOf(dir))
 	expect.OK(t, err)
-	rec := record{At: 1, Client: "f.1", Call: protocol.Call{Number: 1}}
+	rec := record{moment: moment{At: 1}, Client: "f.1", Call: protocol.Call{Number: 1}}
 	torn, _ := frame(nil, 0, pack.Append(nil, rec.code))
 	for cut := range len(torn) { // even a complete record: its checksum does not follow from the last one
 		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
@@ -255,46 +255,6 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	}
 }
 
-func TestChangesOfTheSystemTimeHaveNoEffect(t *testing.T) {
-	dir := t.TempDir()
-	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
-	a.take(t)
-	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		b.engine.wall = func() time.Time { return time.Now().Add(step) }
-		if got := b.status(t, b.ask(false)); got != protocol.Refused {
-			t.Errorf("system clock %v: status %v", step, got)
-		}
-	}
-	// The host's clock does end leases, and waiters are granted the permits at once.
-	r := b.queue(t)
-	later := func() time.Duration { return uptime() + a.lease }
-	a.engine.uptime, b.engine.uptime = later, later
-	b.session.(*session).log.look()
-	b.granted(t, r.ID)
-}
-
-// A restart of the host ends all permits; the limit and the last token stay.
-func TestRestartOfTheHost(t *testing.T) {
-	dir := t.TempDir()
-	a := openUser(t, openEngine(t, dir), "x", 1)
-	r := a.ask(false)
-	reply, err := a.call(r, protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
-	expect.OK(t, err)
-	token := reply.Answers[0].Token
-
-	b := openUser(t, openEngine(t, dir), "x", 1)
-	b.engine.boot, b.engine.uptime = "the next", func() time.Duration { return 5 * time.Second }
-	b.engine.wall = func() time.Time { return time.Now().Add(-time.Hour) } // wrong until the network sets it
-	if st := b.state(t); st.Limit != 3 || !st.Pinned || len(st.Holders) != 0 {
-		t.Errorf("state %+v", st)
-	}
-	reply, err = b.call(b.ask(false))
-	expect.OK(t, err)
-	if got := reply.Answers[0]; got.Status != protocol.Granted || got.Token <= token {
-		t.Errorf("answer %+v, after token %d", got, token)
-	}
-}
-
 func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
@@ -327,7 +287,7 @@ func FuzzLog(f *testing.F) {
 	f.Add(data, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
 		if m, err := readImage(b); err == nil {
-			m.ledger.State(m.last)
+			m.ledger.State(m.Last.At)
 		}
 		// Random bytes hardly ever have a valid checksum, so test the decoders directly too.
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -348,7 +308,7 @@ func FuzzLog(f *testing.F) {
 
 func TestRecordsSurviveTheFile(t *testing.T) {
 	rec := record{
-		At: 5, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
+		moment: moment{5, 6, 7}, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
 		Call: protocol.Call{Number: 1<<64 - 1, Fence: true, Requests: []protocol.Request{{
 			Kind: protocol.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
 			Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,

@@ -33,9 +33,10 @@
 //
 // # Time
 //
-// Leases use the monotonic clock of the host, which changes of the system time do not
-// affect. The clock stops in suspend, as the holders do. A restart of the host ends all
-// permits; limits and the last token stay.
+// Leases use the monotonic clock of the host and its system time: as much time has passed
+// as both of them show. So a lease does not end early if the system time is changed, after a
+// suspend, or in a container with an uptime of its own. A restart of the host ends the
+// permits of all processes; limits, the last token and detached permits stay.
 //
 // # Damaged and removed files
 //

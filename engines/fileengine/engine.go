@@ -38,7 +38,6 @@ type Engine struct {
 	options Options
 	mode    os.FileMode // of files
 	process string      // this engine's name, the first part of its clients' ids
-	boot    string
 	uptime  func() time.Duration
 	wall    func() time.Time
 
@@ -76,7 +75,7 @@ func New(dir string, options *Options) (*Engine, error) {
 	e := &Engine{
 		dir: dir, own: own, options: *options, mode: 0o600,
 		process: "f" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])),
-		boot:    boot(), uptime: uptime, wall: time.Now,
+		uptime:  uptime, wall: time.Now,
 		sessions: map[string]*session{}, logs: map[string]*log{},
 	}
 	if e.options.Shared {
@@ -212,7 +211,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, fail("list", "", ctx.Err())
 		}
-		if m, ok := e.readUnlocked(f.Name()); ok && !m.ledger.Over(e.timeOf(m)) {
+		if m, ok := e.readUnlocked(f.Name()); ok && !e.over(m) {
 			names = append(names, m.Name)
 		}
 	}
@@ -234,18 +233,7 @@ func (e *Engine) readUnlocked(file string) (m image, ok bool) {
 		return m, false
 	}
 	m, err = readImage(data)
-	if err == nil && m.Boot != e.boot {
-		m = newImage(header{identity: m.identity, Base: m.Base, State: m.ledger.Save().Forgotten()})
-	}
 	return m, err == nil && fileName(m.Name) == file
-}
-
-// timeOf is the current time of a log.
-func (e *Engine) timeOf(m image) int64 {
-	if m.Boot != e.boot {
-		return e.wall().UnixMicro()
-	}
-	return max(m.last, m.Base+e.uptime().Microseconds())
 }
 
 // errNeedsShared says that a directory needs Options.Shared.

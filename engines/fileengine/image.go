@@ -15,7 +15,7 @@ import (
 type image struct {
 	header
 	ledger    *ledger.Ledger
-	last      int64  // time of the last record
+	slack     int64  // how much later than Last.At it may be
 	headerEnd int64  // bytes of the line and the header
 	end       int64  // bytes read
 	sum       uint32 // checksum at end
@@ -82,7 +82,7 @@ func (m *image) replay(b []byte) (rest []byte) {
 
 // apply executes a record. reach reports whether a client can be notified.
 func (m *image) apply(rec *record, reach func(client string) bool) (reply protocol.Reply) {
-	m.last = max(m.last, rec.At)
+	m.Last, m.slack = rec.moment, 0
 	m.ledger.Reach = reach
 	if len(rec.Reap) > 0 || rec.Client == "" {
 		m.reaped = append(m.reaped, rec.Reap...)

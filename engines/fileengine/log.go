@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/ledger"
 )
 
 // compactAt is the smallest size at which a log is rewritten, provided that it is more
@@ -114,11 +113,6 @@ func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
 			err = l.recreate(made)
 		}
-		if err == nil && l.Boot != l.engine.boot {
-			// The host was restarted, which ended all clients of the log.
-			l.image = newImage(l.newHeader(l.ledger.Save().Forgotten()))
-			err = l.rewrite()
-		}
 		if err != nil {
 			l.unlock()
 		}
@@ -164,7 +158,7 @@ func (l *log) hasOwn() (has bool) {
 	if l.ledger == nil {
 		return false
 	}
-	now := l.now()
+	now := l.now(l.engine.moment())
 	l.ledger.Holders(func(id engine.ID, client string, _ bool) {
 		_, _, valid := l.ledger.Permit(now, id)
 		has = has || valid && l.isOwn(client)
@@ -302,7 +296,7 @@ func (l *log) read(size int64) error {
 func (l *log) recreate(made bool) error {
 	l.changed = l.hasOwn()
 	if !l.changed {
-		l.image = newImage(l.newHeader(ledger.Snapshot{}))
+		l.image = newImage(l.newHeader())
 	}
 	if made {
 		return l.overwrite()
@@ -311,23 +305,12 @@ func (l *log) recreate(made bool) error {
 }
 
 // newHeader makes the header of a new log. The log's time starts at the system time.
-func (l *log) newHeader(s ledger.Snapshot) header {
+func (l *log) newHeader() header {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return header{
-		identity: identity{l.name, l.engine.boot, binary.LittleEndian.Uint64(id[:])}, State: s,
-		Base: l.engine.wall().UnixMicro() - l.engine.uptime().Microseconds(),
-	}
-}
-
-// now is the current time of the log. It never goes back.
-func (l *log) now() int64 { return l.engine.timeOf(l.image) }
-
-// localTime converts a time of the log to this process's clock. The result may be a little
-// early.
-func (l *log) localTime(t int64) time.Time {
-	now := time.Now()
-	return now.Add(time.Duration(t-l.Base)*time.Microsecond - l.engine.uptime())
+	last := l.engine.moment()
+	last.At = last.Wall
+	return header{identity: identity{l.name, binary.LittleEndian.Uint64(id[:])}, Last: last}
 }
 
 // append writes records. After an error the file has none of them.

@@ -17,7 +17,7 @@ func (s *step) message(client string, n *protocol.Notification) []byte {
 		m.Notification = *n
 		m.Ask = n.Ask || n.Recheck > 0
 	}
-	m.code(c, s.log.engine.uptime())
+	m.code(c, s.log.engine)
 	if len(c.B) > maxMessage {
 		return s.message(client, nil)
 	}
@@ -32,19 +32,22 @@ type letter struct {
 	protocol.Notification
 }
 
-// code appends the message, or reads it. Times in it are by the host's clock, which now is of.
-func (m *letter) code(c *pack.Coder, uptime time.Duration) {
+// code appends the message, or reads it. Of each lease it has the rest, and the message has the
+// moment when that was left.
+func (m *letter) code(c *pack.Coder, e *Engine) {
+	early, now := time.Now(), e.moment()
+	late, sent := time.Now(), now
+	sent.code(c)
 	c.Name(&m.client)
 	c.Bits(&m.notified, &m.Ask, &m.Renew)
-	now := time.Now()
 	pack.List(c, &m.Grants, func(g *protocol.Grant) {
 		c.ID(&g.ID)
 		pack.Int(c, &g.Token)
 		pack.Int(c, &g.Slot)
 		pack.Int(c, &g.Ticket)
-		until := uptime + g.Until.Sub(now)
-		c.Duration(&until)
-		g.Until = now.Add(until - uptime)
+		left := g.Until.Sub(late)
+		c.Duration(&left)
+		g.Until = early.Add(left - time.Duration(sent.most(now))*time.Microsecond)
 	})
 }
 
@@ -79,7 +82,7 @@ func (e *Engine) receive(in *inbox) {
 // handle handles one message. ok is false if it cannot be decoded.
 func (e *Engine) handle(b []byte) (ok bool) {
 	c, m := pack.Reader(b), letter{}
-	if m.code(c, e.uptime()); c.Err != nil {
+	if m.code(c, e); c.Err != nil {
 		return false
 	}
 	session := e.session(m.client)

@@ -112,7 +112,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	expect.OK(t, e.Close())
 	// The log keeps the limit for some time.
 	e = openEngine(t, dir)
-	e.uptime = func() time.Duration { return uptime() + time.Hour }
+	shift(e, time.Hour, time.Hour)
 	u = openUser(t, e, "third", 1)
 	expect.OK(t, u.release(u.take(t)))
 	if reply, err := u.call(protocol.Request{Kind: protocol.Remove}); err != nil || reply.Answers[0].Status != protocol.Done {

@@ -38,21 +38,20 @@ var errDamaged = pack.ErrDamaged
 // header is the first frame of a log.
 type header struct {
 	identity
-	Base  int64 // the log's time minus the host's clock, in microseconds
+	Last  moment // the last record's before it
 	State ledger.Snapshot
 }
 
 // identity identifies a log. Rewriting does not change it.
 type identity struct {
 	Name string
-	Boot string // of the host; its clock starts again with each boot
 	ID   uint64 // of the log; random
 }
 
 // record is one step. Processes that apply the same records to the same ledger get the
 // same result.
 type record struct {
-	At     int64
+	moment
 	Reap   []string // processes found dead before the step
 	Lost   []string // clients that could not be reached during the step
 	Client string   // "": there is no call; only the time advances
@@ -102,7 +101,7 @@ func unframe(b []byte, sum uint32) (payload, rest []byte, next uint32, ok bool) 
 
 // code appends the record, or reads it.
 func (rec *record) code(c *pack.Coder) {
-	pack.Int(c, &rec.At)
+	rec.moment.code(c)
 	c.Texts(&rec.Reap)
 	c.Texts(&rec.Lost)
 	if c.Name(&rec.Client); rec.Client == "" {
@@ -142,16 +141,22 @@ func (rec *record) code(c *pack.Coder) {
 	})
 }
 
+// code appends the moment, or reads it.
+func (m *moment) code(c *pack.Coder) {
+	pack.Int(c, &m.At)
+	pack.From(c, &m.Wall, m.At)
+	pack.Int(c, &m.Up)
+}
+
 // code appends the header, or reads it.
 func (h *header) code(c *pack.Coder) {
 	h.identity.code(c)
-	pack.Int(c, &h.Base)
+	h.Last.code(c)
 	h.State.Code(c)
 }
 
 func (id *identity) code(c *pack.Coder) {
 	pack.Text(c, &id.Name)
-	pack.Text(c, &id.Boot)
 	c.Uint(&id.ID)
 }
 

@@ -139,14 +139,14 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 		if len(t.reapDead(slices.Compact(processes))) > 0 {
 			t.reapBlockers()
 		}
-		state = t.log.ledger.State(t.at)
+		state = t.log.ledger.State(t.At)
 	})
 	return state, err
 }
 
 // Reports implements protocol.Reporting.
 func (s *session) Reports(ctx context.Context) (reports protocol.Reports, err error) {
-	err = s.read(ctx, "reports", func(t *step) { reports = t.log.ledger.Reports(t.at) })
+	err = s.read(ctx, "reports", func(t *step) { reports = t.log.ledger.Reports(t.At) })
 	return reports, err
 }
 

@@ -13,8 +13,8 @@ import (
 
 // step is one locked use of a log. It appends some records, often one.
 type step struct {
+	moment
 	log  *log
-	at   int64
 	text []byte                            // records to append
 	news map[string]*protocol.Notification // by client
 	look map[string]bool                   // clients whose processes should look at the log
@@ -27,7 +27,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 		return err
 	}
 	s := &step{
-		log: l, at: l.now(),
+		moment: l.goOn(l.engine.moment()), log: l,
 		news: map[string]*protocol.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
 	for client, n := range l.ledger.Notifications() { // about the records of other processes
@@ -64,7 +64,7 @@ func (s *step) write() error {
 	if len(s.text) == 0 {
 		return nil
 	}
-	if s.log.ledger.Over(s.at) {
+	if s.log.ledger.Over(s.At) {
 		return s.log.remove()
 	}
 	return s.log.append(s.text)
@@ -73,7 +73,7 @@ func (s *step) write() error {
 // carryOut applies a record to the ledger and collects notifications.
 func (s *step) carryOut(rec record) protocol.Reply {
 	l := s.log
-	rec.At = s.at
+	rec.moment = s.moment
 	head, _ := l.ledger.Head()
 	end, held := l.ledger.NextEnd()
 	var behind []engine.ID
@@ -133,7 +133,7 @@ func (s *step) reapBlockers() {
 			return l.watches[process] != nil || slices.Contains(reaped, process)
 		}))
 		reaped = append(reaped, dead...)
-		if end, held := l.ledger.NextEnd(); waits && held && end <= s.at {
+		if end, held := l.ledger.NextEnd(); waits && held && end <= s.At {
 			s.carryOut(record{}) // ends leases
 		} else if len(dead) == 0 {
 			return
@@ -190,7 +190,7 @@ func (s *step) tell(client string, n *protocol.Notification) {
 // ask again.
 func (s *step) setUntil(n *protocol.Notification) {
 	for i, g := range slices.Backward(n.Grants) {
-		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
+		if _, end, ok := s.log.ledger.Permit(s.At, g.ID); ok {
 			n.Grants[i].Until = s.log.localTime(end)
 		} else {
 			n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
@@ -215,7 +215,7 @@ func (s *step) compare() {
 	for _, session := range l.engine.sessionsOf(l) {
 		session.mu.Lock()
 		for id, life := range session.waiting {
-			if g, _, ok := l.ledger.Permit(s.at, id); ok {
+			if g, _, ok := l.ledger.Permit(s.At, id); ok {
 				g.Ticket = life
 				s.tell(session.id, &protocol.Notification{Grants: []protocol.Grant{g}})
 			} else if !l.ledger.Waits(id) {
@@ -336,7 +336,7 @@ func (l *log) updateWatchers() {
 	}
 	head, _ := l.ledger.Head()
 	if end, held := l.ledger.NextEnd(); held && l.isOwn(l.ledger.Via(head)) {
-		in := time.Duration(end-l.now())*time.Microsecond + time.Millisecond
+		in := time.Duration(end-l.now(l.engine.moment()))*time.Microsecond + time.Millisecond
 		l.timer = time.AfterFunc(in, l.look)
 	}
 }

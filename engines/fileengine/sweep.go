@@ -70,5 +70,5 @@ func (e *Engine) removeOver(file string) (removed bool) {
 		return false
 	}
 	m, ok := e.readUnlocked(file)
-	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
+	return ok && e.over(m) && os.Remove(path) == nil
 }

@@ -122,15 +122,3 @@ func (l *Ledger) Unfinished() bool { return l.unfinished }
 
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
-
-// Forgotten is what a snapshot says of a semaphore whose clients are all gone:
-// what operators said, its limit, and the last token.
-func (s Snapshot) Forgotten() Snapshot {
-	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, Caps: s.Caps, Pools: s.Pools}
-	for _, k := range s.Keys {
-		if k.Ruled {
-			left.Keys = append(left.Keys, RecordedKey{Name: k.Name, Ruled: true, Cap: k.Cap, Share: k.Share})
-		}
-	}
-	return left
-}
