@@ -21,6 +21,7 @@ import (
 const (
 	holderRole   = "fileengine holder"
 	stormRole    = "fileengine storm"
+	churnRole    = "fileengine churn"
 	lockedRole   = "fileengine locked"
 	stampRole    = "fileengine stamp"
 	fullDiskRole = "fileengine full disk"
@@ -29,6 +30,7 @@ const (
 func init() {
 	child.Role(holderRole, holder.play)
 	child.Role(stormRole, storm)
+	child.Role(churnRole, churn)
 	child.Role(lockedRole, locked)
 	child.Role(fullDiskRole, fullDisk)
 	child.Role(stampRole, func(string) error { return stamp() })

@@ -113,12 +113,44 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	}
 }
 
-// Errors of a full or read-only disk are not temporary.
+// Errors that do not pass by themselves are not temporary.
 func TestPermanentErrors(t *testing.T) {
-	for errno, temporary := range map[syscall.Errno]bool{syscall.ENOSPC: false, syscall.EDQUOT: false, syscall.EROFS: false, syscall.EMFILE: true} {
+	for errno, temporary := range map[syscall.Errno]bool{
+		syscall.ENOSPC: false, syscall.EDQUOT: false, syscall.EFBIG: false, syscall.EROFS: false, syscall.EACCES: false, syscall.EPERM: false,
+		syscall.ENOTDIR: false, syscall.EISDIR: false, syscall.ELOOP: false, syscall.ENAMETOOLONG: false, syscall.ENXIO: false,
+		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOENT: true, syscall.EIO: true,
+	} {
 		var e *engine.Error
 		if err := fail("step", "x", &fs.PathError{Op: "write", Path: "x.log", Err: errno}); !errors.As(err, &e) || e.Temporary != temporary || e.Hint == "" {
 			t.Errorf("%v: %#v", errno, err)
+		}
+	}
+}
+
+// Files that cannot be used fail an ask at once. It does not wait until they change.
+func TestUnusableFiles(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"a link":      func(dir string) error { return os.Symlink("/nowhere", logOf(dir)) },
+		"a directory": func(dir string) error { return os.Mkdir(logOf(dir), 0o700) },
+		"a pipe":      func(dir string) error { return syscall.Mkfifo(logOf(dir), 0o600) },
+		"a socket": func(dir string) error {
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+			if err != nil {
+				return err
+			}
+			defer syscall.Close(fd)
+			t.Chdir(dir) // a socket's path is short
+			return syscall.Bind(fd, &syscall.SockaddrUnix{Name: filepath.Base(logOf(dir))})
+		},
+		"no directory": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
+	} {
+		dir := t.TempDir()
+		u := openUser(t, openEngine(t, dir), "x", 1)
+		expect.OK(t, spoil(dir))
+		_, err := u.call(u.ask(true))
+		var e *engine.Error
+		if !errors.As(err, &e) || e.Temporary || !e.NotExecuted || e.Hint == "" {
+			t.Errorf("%s: %#v", name, err)
 		}
 	}
 }

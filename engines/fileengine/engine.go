@@ -239,9 +239,14 @@ func (e *Engine) readUnlocked(file string) (m image, ok bool) {
 // errNeedsShared says that a directory needs Options.Shared.
 var errNeedsShared = errors.New("and its group may use it")
 
-// permanent are the errors of a full disk and of a read-only file system. They do not pass
-// by themselves.
-var permanent = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS}
+var errNoFile = errors.New("is not a file")
+
+// permanent are the errors of a full disk, of a read-only file system, of missing rights, and of
+// something else in a file's place. They do not pass by themselves.
+var permanent = []error{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS, syscall.EACCES, syscall.EPERM,
+	syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO, errNoFile,
+}
 
 // fail makes the *engine.Error of a step that changed nothing.
 func fail(op, name string, err error) error {
@@ -258,7 +263,7 @@ func fail(op, name string, err error) error {
 		e.Temporary, e.Hint = true, "another process is stopped during a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
 	default:
-		e.Temporary, e.Hint = !slices.ContainsFunc(permanent, func(l error) bool { return errors.Is(err, l) }), "check that the directory can be written and its disk is not full"
+		e.Temporary, e.Hint = !slices.ContainsFunc(permanent, func(l error) bool { return errors.Is(err, l) }), "check that this user can write the directory and its files, and that its disk is not full"
 	}
 	return e
 }

@@ -181,7 +181,7 @@ func (l *log) open(create bool) (made bool, err error) {
 			if err := l.engine.ensureInbox(true); err != nil {
 				return false, err
 			}
-			f, err = l.engine.create(l.path, os.O_EXCL)
+			f, err = l.make()
 			made = err == nil
 		} else if missing {
 			l.image = image{}
@@ -195,7 +195,7 @@ func (l *log) open(create bool) (made bool, err error) {
 		}
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
-			err = &os.PathError{Op: "open", Path: l.path, Err: errors.New("is not a file")}
+			err = &os.PathError{Op: "open", Path: l.path, Err: errNoFile}
 		}
 		if err != nil {
 			_ = f.Close()
@@ -204,6 +204,29 @@ func (l *log) open(create bool) (made bool, err error) {
 		l.file, l.reopen = f, true
 	}
 	return made, nil
+}
+
+// make creates an empty file, unless there is one. The others of a group never see a file that
+// they cannot open yet.
+func (l *log) make() (*os.File, error) {
+	if !l.engine.options.Shared {
+		return l.engine.create(l.path, os.O_EXCL)
+	}
+	f, err := l.engine.create(l.temp(), os.O_TRUNC)
+	if err != nil {
+		return nil, err
+	}
+	err = os.Link(l.temp(), l.path)
+	_ = os.Remove(l.temp())
+	if err != nil {
+		_ = f.Close()
+	}
+	return f, err
+}
+
+// temp is the path of a file of this process that is to become the log.
+func (l *log) temp() string {
+	return l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
 }
 
 // errGaveUp says that ctx ended while lock waited.
@@ -334,8 +357,7 @@ func (l *log) rewrite() error {
 	}
 	next := l.image
 	b := next.encodeLog()
-	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
-	f, err := l.engine.create(temp, os.O_TRUNC)
+	f, err := l.engine.create(l.temp(), os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -344,11 +366,11 @@ func (l *log) rewrite() error {
 		_, err = lockFile(f, false)
 	}
 	if err == nil {
-		err = os.Rename(temp, l.path)
+		err = os.Rename(l.temp(), l.path)
 	}
 	if err != nil {
 		_ = f.Close()
-		_ = os.Remove(temp)
+		_ = os.Remove(l.temp())
 		return err
 	}
 	l.closeFile()

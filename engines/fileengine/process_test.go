@@ -148,8 +148,8 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	expect.OK(t, os.Chown(dir, 0, group))
 	expect.OK(t, os.Chmod(dir, 0o770|os.ModeSetgid))
 	var complaint bytes.Buffer // of the user outside of the group
-	as := func(uid, gid uint32) process {
-		cmd, err := child.Command(holderRole, holder{Dir: dir, Limit: 1, Hold: -1, Shared: true})
+	plays := func(uid, gid uint32, role string, job any) process {
+		cmd, err := child.Command(role, job)
 		expect.OK(t, err)
 		cmd.Path = program
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
@@ -157,6 +157,9 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 			cmd.Stderr = &complaint
 		}
 		return process{child.RunCommand(t, cmd)}
+	}
+	as := func(uid, gid uint32) process {
+		return plays(uid, gid, holderRole, holder{Dir: dir, Limit: 1, Hold: -1, Shared: true})
 	}
 	root := as(0, 0)
 	root.granted()
@@ -185,6 +188,12 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	again.Says("queued")
 	bob.kill(t)
 	again.granted()
+	again.Tell("go on")
+	again.Ends()
+	// A new log can be used by the whole group at once.
+	carol, dave := plays(20001, group, churnRole, dir), plays(20002, group, churnRole, dir)
+	carol.Ends()
+	dave.Ends()
 }
 
 // A step changes nothing on a full disk. A limit of the file size simulates it without

@@ -3,6 +3,7 @@
 package fileengine
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // storm acquires and releases without end. While it holds the permit it also takes a lock
@@ -82,4 +85,24 @@ func TestStormOfKills(t *testing.T) {
 			return len(c.Said()) >= before+20*len("held\n")
 		})
 	}
+}
+
+// churn uses a semaphore of a group and removes it, again and again.
+func churn(dir string) error {
+	syscall.Umask(0o077)
+	e, err := New(dir, &Options{Shared: true})
+	if err != nil {
+		return err
+	}
+	u, err := newUser(e, "x", 1)
+	for i := 0; err == nil && i < 300; i++ {
+		var id engine.ID
+		if id, err = u.acquire(); err == nil {
+			err = u.release(id)
+		}
+		if err == nil {
+			_, err = u.call(protocol.Request{Kind: protocol.Remove})
+		}
+	}
+	return errors.Join(err, e.Close())
 }
