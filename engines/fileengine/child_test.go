@@ -3,6 +3,7 @@
 package fileengine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 const (
 	holderRole   = "fileengine holder"
 	stormRole    = "fileengine storm"
+	pinRole      = "fileengine pin"
 	churnRole    = "fileengine churn"
 	lockedRole   = "fileengine locked"
 	stampRole    = "fileengine stamp"
@@ -30,6 +32,7 @@ const (
 func init() {
 	child.Role(holderRole, holder.play)
 	child.Role(stormRole, storm)
+	child.Role(pinRole, pin)
 	child.Role(churnRole, churn)
 	child.Role(lockedRole, locked)
 	child.Role(fullDiskRole, fullDisk)
@@ -40,6 +43,19 @@ func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	return t.Nano()
+}
+
+// pin does as an operator of a group.
+func pin(dir string) error {
+	e, err := New(dir, &Options{Shared: true})
+	if err != nil {
+		return err
+	}
+	u, err := newUser(e, "x", 1)
+	if err == nil {
+		_, err = u.call(protocol.Request{Kind: protocol.SetLimit, Limit: 1, Pin: true})
+	}
+	return errors.Join(err, e.Close())
 }
 
 // holder waits for a permit, holds it for a time or until an order, and releases it. It

@@ -21,8 +21,8 @@ const noFollow = unix.O_NOFOLLOW
 // DefaultDir is the directory of New("", nil): /var/tmp/sema-UID, or /tmp/sema-UID if
 // /var/tmp cannot be written.
 //
-// It is the same for every session of a user, since it does not depend on XDG_RUNTIME_DIR
-// and TMPDIR, which cron does not set. Unlike XDG_RUNTIME_DIR and /dev/shm it survives the
+// It is the same for every session of a user, since it does not depend on XDG_RUNTIME_DIR,
+// XDG_STATE_HOME and TMPDIR, which cron does not set. Unlike XDG_RUNTIME_DIR and /dev/shm it survives the
 // user's logout, and an operator's limits survive a restart of the host. Unlike a home
 // directory it is not on a network.
 func DefaultDir() string {

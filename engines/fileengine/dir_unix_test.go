@@ -10,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 func mode(tb testing.TB, path string) fs.FileMode {
@@ -151,6 +153,33 @@ func TestUnusableFiles(t *testing.T) {
 		var e *engine.Error
 		if !errors.As(err, &e) || e.Temporary || !e.NotExecuted || e.Hint == "" {
 			t.Errorf("%s: %#v", name, err)
+		}
+	}
+}
+
+// systemd-tmpfiles keeps a log that has to last, by its sticky bit.
+func TestALogThatHasToLastIsSticky(t *testing.T) {
+	dir := t.TempDir()
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	long := u.ask(false)
+	long.Detached, long.Lease = true, 30*24*time.Hour
+	for _, c := range []struct {
+		request protocol.Request
+		lasts   bool
+	}{
+		{protocol.Request{Kind: protocol.SetLimit, Limit: 1}, false},
+		{protocol.Request{Kind: protocol.SetLimit, Limit: 1, Pin: true}, true},
+		{protocol.Request{Kind: protocol.UnsetLimit}, false},
+		{protocol.Request{Kind: protocol.Pause}, true},
+		{protocol.Request{Kind: protocol.Unpause}, false},
+		{long, true},
+	} {
+		u.status(t, c.request)
+		for range 200 { // until the log has been rewritten
+			u.status(t, protocol.Request{Kind: protocol.SetLimit, Limit: 1})
+		}
+		if got := mode(t, logOf(dir)); (got&fs.ModeSticky != 0) != c.lasts || got.Perm() != 0o600 {
+			t.Errorf("%v: mode %v", c.request.Kind, got)
 		}
 	}
 }

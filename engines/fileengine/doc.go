@@ -41,7 +41,8 @@
 // # Damaged and removed files
 //
 // Processes touch the files that they use, so that cleaners of temporary directories
-// keep them. They also remove the files of dead processes and unused semaphores.
+// keep them. A log that has to last for longer, such as one with an operator's limit, has
+// the sticky bit, for which systemd-tmpfiles keeps it. Processes also remove the files of dead processes and unused semaphores.
 //
 // If a log was damaged, cut or removed, a process that has a permit or a ticket in it
 // writes it again from memory, as soon as it notices. A renewal notices at the latest,

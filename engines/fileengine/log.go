@@ -48,6 +48,7 @@ type log struct {
 	watches map[string]*watcher
 	timer   *time.Timer // starts a look when the first lease ends
 	seen    fs.FileInfo // a file that was checked to be this log
+	sticky  bool        // the file has the sticky bit
 	reopen  bool        // image does not come from file
 	fresh   bool        // the whole image was read since the last step
 	changed bool        // the log was replaced, and holders and waiters may have read the old one
@@ -109,6 +110,7 @@ func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 			l.closeFile()
 			continue
 		}
+		l.sticky = info.Mode()&fs.ModeSticky != 0
 		err = l.read(info.Size())
 		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
 			err = l.recreate(made)
@@ -347,7 +349,24 @@ func (l *log) append(b []byte) error {
 	if l.end > compactAt && l.end > 2*l.headerEnd {
 		_ = l.rewrite() // after an error the log is just longer than necessary
 	}
+	l.protect()
 	return nil
+}
+
+// protect sets the sticky bit of a log that has to last although nobody touches it. systemd-tmpfiles
+// keeps such a file. Only the owner may set the bit, so another user replaces the file.
+func (l *log) protect() {
+	const soon = 7 * 24 * time.Hour // cleaners of temporary directories leave files for longer
+	lasts, mode := l.ledger.Outlasts(l.Last.At+soon.Microseconds()), l.engine.mode
+	if lasts == l.sticky || runtime.GOOS == "windows" {
+		return
+	}
+	if lasts {
+		mode |= fs.ModeSticky
+	}
+	if err := l.file.Chmod(mode); errors.Is(err, fs.ErrPermission) && l.rewrite() == nil {
+		_ = l.file.Chmod(mode)
+	}
 }
 
 // rewrite replaces the file by a new, locked one that has only a header.
@@ -374,7 +393,7 @@ func (l *log) rewrite() error {
 		return err
 	}
 	l.closeFile()
-	l.file, l.image, l.reopen = f, next, false
+	l.file, l.image, l.reopen, l.sticky = f, next, false, false
 	return nil
 }
 

@@ -190,6 +190,10 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	again.granted()
 	again.Tell("go on")
 	again.Ends()
+	plays(20002, group, pinRole, dir).Ends()
+	if got := mode(t, logOf(dir)); got != 0o660|os.ModeSticky {
+		t.Errorf("mode of the log that bob pinned: %v", got)
+	}
 	// A new log can be used by the whole group at once.
 	carol, dave := plays(20001, group, churnRole, dir), plays(20002, group, churnRole, dir)
 	carol.Ends()

@@ -458,7 +458,7 @@ func (l *Ledger) expire(now int64) {
 	for id := range l.tickets {
 		l.drop(id)
 	}
-	if !l.pinned && !l.paused && l.keys.rules == 0 {
+	if !l.Outlasts(now) {
 		l.limit, l.keys = 0, tree{}
 		clear(l.keepers)
 	}

@@ -120,5 +120,10 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g protocol.Grant, end int64, o
 // Unfinished reports whether the last step has left something to the next one: its budget was spent.
 func (l *Ledger) Unfinished() bool { return l.unfinished }
 
+// Outlasts reports whether the semaphore exists at a time though nobody uses it from now on.
+func (l *Ledger) Outlasts(t int64) bool {
+	return l.pinned || l.paused || l.keys.rules > 0 || t < l.keep
+}
+
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
