@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -115,7 +116,13 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	}
 	defer h.close()
 
-	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name, f.slots), Life: h.life, Ignore: alsoIgnored()}
+	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name, f.slots), Ignore: alsoIgnored()}
+	if e, ok := h.engine.(interface{ Life() (*os.File, error) }); ok {
+		if c.Life, err = e.Life(); err != nil && f.verbose {
+			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+		}
+		defer func() { _ = c.Life.Close() }() // before h.close, which removes what tells of our life
+	}
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
 		warn: f.onLost == "warn", overload: f.overload, signals: signals,

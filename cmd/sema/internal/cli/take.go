@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -152,10 +151,10 @@ func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0
 // holding is a permit that was taken, and what was learned on the way.
 type holding struct {
 	*sema.Permit
-	limit int           // as stored
-	notes <-chan string // what an observer has to say
-	life  *os.File      // as long as a process has it open, others see the permit's holder alive; nil: the engine has none
-	close func()        // gives the permit back, unless it is detached, and ends all traffic
+	engine sema.Engine
+	limit  int           // as stored
+	notes  <-chan string // what an observer has to say
+	close  func()        // gives the permit back, unless it is detached, and ends all traffic
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
@@ -202,13 +201,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		}
 		cancel()
 	}
-	h = &holding{Permit: permit, limit: limit, notes: notes, close: closing}
-	if e, ok := at.Engine.(interface{ Life() (*os.File, error) }); ok {
-		if h.life, err = e.Life(); err != nil && f.verbose {
-			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
-		}
-	}
-	return h, nil
+	return &holding{Permit: permit, engine: at.Engine, limit: limit, notes: notes, close: closing}, nil
 }
 
 // quick is the longest time after which the acquiring goroutine certainly took
