@@ -1,20 +1,33 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"sema/internal/fixture/expect"
 )
 
 // inContainer runs a script in a namespace of process ids of its own, whose
 // first process is sema.
 func inContainer(t testing.TB, url string, proc bool, script string) (code int, output string) {
 	t.Helper()
+	return inNamespace(t, url, proc, "sema", "run", "--lease", "10s", "one", "--", "sh", "-c", script)
+}
+
+// inNamespace runs a program as the first process of a namespace of process ids.
+func inNamespace(t testing.TB, url string, proc bool, words ...string) (code int, output string) {
+	t.Helper()
 	args := []string{"--user", "--map-root-user", "--pid", "--fork", "--kill-child"}
 	if proc {
 		args = append(args, "--mount-proc")
 	}
-	cmd := exec.Command("unshare", append(args, "sema", "run", "--lease", "10s", "one", "--", "sh", "-c", script)...)
+	cmd := exec.Command("unshare", append(args, words...)...)
 	cmd.Env = append(os.Environ(), "SEMA_URL="+url)
 	text, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -49,4 +62,63 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 	if code != 76 {
 		t.Errorf("exit code %d: %s", code, output)
 	}
+}
+
+// carelessInit is a program that runs a script. As the first process of a container it becomes the parent of
+// orphans, and does not take notice of their ends. When no other process runs, it lists those that remain as zombies.
+func carelessInit() {
+	cmd := exec.Command("sh", "-c", os.Args[1])
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	_ = cmd.Run() // the script prints what matters
+	for end := time.Now().Add(expect.Patience); ; time.Sleep(2 * time.Millisecond) {
+		files, _ := filepath.Glob("/proc/[0-9]*/stat")
+		var zombies, running []string
+		for _, file := range files {
+			text, _ := os.ReadFile(file) // PID (NAME) STATE ...
+			stat := string(text)
+			name, state, _ := strings.Cut(stat[strings.Index(stat, " ")+1:], ") ")
+			switch {
+			case stat == "" || strings.HasPrefix(stat, strconv.Itoa(os.Getpid())+" "):
+			case strings.HasPrefix(state, "Z"):
+				zombies = append(zombies, name+")")
+			default:
+				running = append(running, name+")")
+			}
+		}
+		if len(running) == 0 || time.Now().After(end) {
+			fmt.Println("running", running, "zombies", zombies)
+			return
+		}
+	}
+}
+
+// Below a first process that does not reap, sema leaves no zombie, however it ends. Nor does it leave a file that
+// tells of its life.
+func TestNoZombiesAreLeft(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		for name, script := range map[string]string{
+			"normal":            `for i in 1 2 3 4 5; do sema run v -- true; done`,
+			"at once":           `seq 24 | xargs -P8 -I{} sema run -n 4 v -- true`,
+			"TERM":              `sh -c 'exec sema run v -- sh -c "kill -TERM $$; exec sleep 100"'`,
+			"^C":                `setsid -w sh -c 'exec sema run v -- sh -c "kill -INT 0; exec sleep 100"'`,
+			"while it waits":    `sema run v -- sh -c "timeout -s INT 0.1 env -u SEMA_HELD sema run v -- true"`,
+			"permit lost":       `sema run v -- sh -c 'sema revoke v "$SEMA_PERMIT"; exec sleep 100'`,
+			"not found":         `sema run v -- no-such-command`,
+			"not executable":    `printf '#!/no/such/shell\n' >"$0.x"; chmod +x "$0.x"; sema run v -- "$0.x"`,
+			"guard killed":      `sema run v -- sh -c 'kill -KILL $PPID; exec sleep 100'`,
+			"permit of acquire": `sema release v "$(sema acquire v)"`,
+		} {
+			t.Run(name, func(t *testing.T) {
+				script = strings.ReplaceAll(script, "$0", filepath.Join(t.TempDir(), "file"))
+				if _, output := inNamespace(t, url, true, "careless-init", script); !strings.HasSuffix(output, "running [] zombies []\n") {
+					t.Error(output)
+				}
+				if dir, ok := strings.CutPrefix(url, "file://"); ok {
+					if left, err := filepath.Glob(filepath.Join(dir, "*.life")); err != nil || len(left) > 0 {
+						t.Errorf("left: %v, %v", left, err)
+					}
+				}
+			})
+		}
+	})
 }

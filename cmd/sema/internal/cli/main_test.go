@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 			os.Exit(99)
 		}
 		cli.Exit(code)
-	}})
+	}, "careless-init": carelessInit})
 }
 
 // onEngines runs a test on the file engine and on Redis.

@@ -82,7 +82,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	defer look.Stop()
 	s.extend()
 	ended, gone, said := false, false, false
-	for !ended || s.stopping && !gone {
+	for !ended || (s.stopping || s.overdue) && !gone {
 		select {
 		case e := <-s.command.Events:
 			switch e.Kind {
@@ -97,6 +97,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 				gone = true
 			case guard.Overdue:
 				s.overdue = true
+				end() // the guard does it already
 			case guard.Broken:
 				s.command.Kill() // all its processes: on Linux the guard does it, guard/child.go
 				if ended {

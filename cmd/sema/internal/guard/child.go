@@ -91,6 +91,7 @@ const (
 	reportEnded              // the command's first process has ended: its wait status
 	reportGone               // no process of the command is left
 	reportOverdue            // the moment has passed: all are being killed
+	reportSentinel           // the sentinel's process id
 )
 
 // The processes' names. "pkill sema" does not match them.
@@ -202,8 +203,11 @@ func guard(p *plan) {
 	p.command = pid
 	// The sentinel is a child of sema's, like the guard. It is started after the
 	// command, which prepares itself meanwhile.
-	if pid, err := sys(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0); err == 0 && pid == 0 {
+	pid, err = sys(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0)
+	if err == 0 && pid == 0 {
 		sentinel(p)
+	} else if err == 0 {
+		report(p, reportSentinel, uint64(pid))
 	}
 	p.set = 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGCONT-1)
 	p.signals, _ = sys(unix.SYS_SIGNALFD4, noFile, uintptr(unsafe.Pointer(&p.set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)

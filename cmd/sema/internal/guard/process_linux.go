@@ -27,7 +27,10 @@ type Process struct {
 
 	guard                    int // its process id
 	orders, queries, reports *os.File
-	closed, broken           atomic.Bool // by Close; the guard has died
+	closed, broken           atomic.Bool   // by Close; the guard has died
+	killing, gone            atomic.Bool   // the guard kills the command's processes; none is left
+	done                     chan struct{} // closed when read has ended
+	sentinel                 int           // its process id, or 0. It is known after done
 }
 
 // Adopt makes this process the parent of all orphans below it. If a guard is
@@ -72,7 +75,7 @@ func Start(c Command) (*Process, error) {
 	}
 	defer free()
 	events := make(chan Event, 8) // more than there can be
-	x := &Process{Events: events}
+	x := &Process{Events: events, done: make(chan struct{})}
 	var pipes [3][2]int
 	for i := range pipes {
 		if err := unix.Pipe2(pipes[i][:], unix.O_CLOEXEC); err != nil {
@@ -124,12 +127,18 @@ func (x *Process) fork(p *plan) syscall.Errno {
 
 // read passes on what the guard reports, until it is dead or Close is called.
 func (x *Process) read(events chan<- Event) {
+	defer close(x.done)
 	defer func() { _ = x.reports.Close() }()
 	var message [16]byte
-	failed, overdue := false, false
+	var failure error
+	overdue := false
 	for {
 		if _, err := io.ReadFull(x.reports, message[:]); err != nil {
-			if !x.closed.Load() {
+			switch {
+			case x.closed.Load():
+			case failure != nil:
+				events <- Event{Kind: Failed, Err: failure}
+			default:
 				x.broken.Store(true)
 				events <- Event{Kind: Broken}
 			}
@@ -138,15 +147,20 @@ func (x *Process) read(events chan<- Event) {
 		kind, value := binary.NativeEndian.Uint64(message[:8]), binary.NativeEndian.Uint64(message[8:])
 		switch {
 		case kind == reportFailed:
-			failed = true
-			events <- Event{Kind: Failed, Err: syscall.Errno(value)}
-		case kind == reportEnded && !failed:
+			failure = syscall.Errno(value) // the process that was to be the command still has to end
+		case kind == reportEnded && failure != nil:
+			events <- Event{Kind: Failed, Err: failure}
+		case kind == reportEnded:
 			events <- Event{Kind: Ended, Code: Code(syscall.WaitStatus(value))}
 		case kind == reportGone:
+			x.gone.Store(true)
 			events <- Event{Kind: Gone}
 		case kind == reportOverdue && !overdue:
 			overdue = true
+			x.killing.Store(true)
 			events <- Event{Kind: Overdue}
+		case kind == reportSentinel:
+			x.sentinel = int(value)
 		}
 	}
 }
@@ -202,6 +216,7 @@ func (x *Process) Kill() {
 		x.killAdopted()
 		return
 	}
+	x.killing.Store(true)
 	x.order(orderKill, 0)
 }
 
@@ -228,11 +243,31 @@ func (x *Process) killAdopted() {
 	}
 }
 
-// Close ends guard and sentinel. What is left of the command is left alone.
+// Close ends guard and sentinel, and waits for their ends: the first process of a container may not do so. What is left
+// of the command is left alone. A guard that still kills is not waited for.
 func (x *Process) Close() {
 	x.closed.Store(true)
+	if !x.broken.Load() {
+		_ = unix.Kill(x.guard, unix.SIGCONT) // it may have been stopped
+	}
 	x.order(orderDone, 0)
-	_, _, _ = x.orders.Close(), x.queries.Close(), x.reports.Close() // the last ends read, however long the guard takes
+	_, _ = x.orders.Close(), x.queries.Close() // the second ends the sentinel
+	if !x.killing.Load() || x.gone.Load() || x.broken.Load() {
+		<-x.done // the guard has told the sentinel's process id
+		await(x.guard)
+		await(x.sentinel)
+		reapAll() // what the guard has left to us
+	}
+	_ = x.reports.Close() // this ends read, however long the guard takes
+}
+
+// await takes notice of the end of a child.
+func await(pid int) {
+	for pid > 0 {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // newPlan prepares all that the forked processes need. They have a copy of it;
