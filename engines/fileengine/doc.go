@@ -3,7 +3,6 @@
 //
 //	NAME~HASH.log   the steps of one semaphore, record by record
 //	PROCESS.life    a named pipe that a process has open while it lives
-//	swept           touched when a process removed the files of dead processes
 //
 // # Steps
 //
@@ -42,7 +41,8 @@
 //
 // Processes touch the files that they use, so that cleaners of temporary directories
 // keep them. A log that has to last for longer, such as one with an operator's limit, has
-// the sticky bit, for which systemd-tmpfiles keeps it. Processes also remove the files of dead processes and unused semaphores.
+// the sticky bit, for which systemd-tmpfiles keeps it. Processes also remove the files of dead processes and
+// unused semaphores: each process looks at some more files than it has created.
 //
 // If a log was damaged, cut or removed, a process that has a permit or a ticket in it
 // writes it again from memory, as soon as it notices. A renewal notices at the latest,

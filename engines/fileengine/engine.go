@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,6 +41,7 @@ type Engine struct {
 	process string      // this engine's name, the first part of its clients' ids
 	uptime  func() time.Duration
 	wall    func() time.Time
+	created atomic.Int64 // files since the last sweep
 
 	mu       sync.Mutex
 	inbox    *inbox // nil until the first Ask
@@ -111,17 +113,6 @@ func (e *Engine) create(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// touch sets the time of a file to now, and creates a missing file. It writes to the file,
-// because only its owner may set its time.
-func (e *Engine) touch(path string) error {
-	f, err := e.create(path, 0)
-	if err == nil {
-		_, _ = f.WriteAt([]byte("\n"), 0)
-		_ = f.Close()
-	}
-	return err
 }
 
 // fileAt returns the current properties of a file, and whether a path still names it.

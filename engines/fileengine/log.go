@@ -184,7 +184,9 @@ func (l *log) open(create bool) (made bool, err error) {
 				return false, err
 			}
 			f, err = l.make()
-			made = err == nil
+			if made = err == nil; made {
+				l.engine.created.Add(1)
+			}
 		} else if missing {
 			l.image = image{}
 			return false, errNoLog

@@ -60,6 +60,7 @@ func (e *Engine) ensureInbox(now bool) error {
 	if err != nil {
 		return err
 	}
+	e.created.Add(1)
 	go e.receive(in)
 	if e.inbox != nil {
 		e.inbox.close()
@@ -118,10 +119,10 @@ func (e *Engine) tick() {
 		for _, path := range append(e.lookAll(false), e.dir, e.pipePath(e.process)) {
 			_ = os.Chtimes(path, now, now)
 		}
-		e.sweep()
 	} else {
 		e.lookAll(pollEvery == 0)
 	}
+	e.sweep()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed {
@@ -199,7 +200,7 @@ func (e *Engine) Close() error {
 	if !kept || !isAlive(in.path) {
 		_ = os.Remove(in.path)
 	} // else a later sweep removes the pipe
-	e.sweepSometimes()
+	e.sweep()
 	return nil
 }
 

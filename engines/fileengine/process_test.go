@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -93,16 +94,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		c.granted()
 		c.Kill()
 	}
-	old := time.Now().Add(-2 * sweepEvery)
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "fdead-0123"+tempSuffix), nil, 0o600))
-	age := func() {
-		files, err := filepath.Glob(filepath.Join(dir, "*"))
-		expect.OK(t, err)
-		for _, f := range files {
-			expect.OK(t, os.Chtimes(f, old, old))
-		}
-	}
-	age()
+	age(t, dir)
 	e := openEngine(t, dir)
 	u := openUser(t, e, "other", 1)
 	expect.OK(t, u.release(u.take(t)))
@@ -118,15 +111,67 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if reply, err := u.call(protocol.Request{Kind: protocol.Remove}); err != nil || reply.Answers[0].Status != protocol.Done {
 		t.Errorf("remove: %+v, %v", reply, err)
 	}
-	age()
 	expect.OK(t, e.Close())
-	files, err := os.ReadDir(dir)
-	expect.OK(t, err)
+	for age(t, dir) > 0 { // until a sweep begins
+		e := openEngine(t, dir)
+		e.uptime = func() time.Duration { return uptime() + time.Hour }
+		expect.OK(t, e.ensureInbox(false))
+		expect.OK(t, e.Close())
+	}
+}
+
+// age makes all files of a directory old enough for a sweep, and returns their number.
+func age(tb testing.TB, dir string) int {
+	tb.Helper()
+	old := time.Now().Add(-2 * sweepAge)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	expect.OK(tb, err)
 	for _, f := range files {
-		if f.Name() != sweptFile {
-			t.Errorf("left: %s", f.Name())
+		expect.OK(tb, os.Chtimes(f, old, old))
+	}
+	return len(files)
+}
+
+// However quickly processes die and names fall out of use, their files become no more than those in use, whether each
+// name has a process of its own or one process uses them all.
+func TestSweepsKeepUp(t *testing.T) {
+	const living, rounds = 50, 200
+	dir := t.TempDir()
+	for range living {
+		expect.OK(t, openEngine(t, dir).ensureInbox(false))
+	}
+	var ahead atomic.Int64
+	open := func() *Engine {
+		e := openEngine(t, dir)
+		e.uptime = func() time.Duration { return uptime() + time.Duration(ahead.Load()) }
+		return e
+	}
+	use := func(e *Engine, name int) { // and then its limit is forgotten
+		u := openUser(t, e, strconv.Itoa(name), 1)
+		expect.OK(t, u.release(u.take(t)))
+		expect.OK(t, u.session.Close())
+		ahead.Add(int64(time.Hour))
+	}
+	left := func(when string) {
+		if n := age(t, dir); n > 2*living {
+			t.Errorf("%s: %d files for %d processes", when, n, living)
 		}
 	}
+	for i := range rounds {
+		expect.OK(t, syscall.Mkfifo(filepath.Join(dir, fmt.Sprintf("fdead%d%s", i, lifeSuffix)), 0o600)) // of a killed process
+		e := open()
+		use(e, i)
+		expect.OK(t, e.Close())
+		age(t, dir)
+	}
+	left("processes that end")
+	e := open()
+	for i := range rounds {
+		use(e, i)
+	}
+	age(t, dir)
+	e.tick()
+	left("a process that goes on")
 }
 
 // Root and the members of a group share a directory, whoever uses it first. Only root can
@@ -163,12 +208,6 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	}
 	root := as(0, 0)
 	root.granted()
-	swept := filepath.Join(dir, sweptFile)
-	expect.OK(t, os.WriteFile(swept, nil, 0o660))
-	expect.OK(t, os.Chmod(swept, 0o660))
-	expect.OK(t, os.Chown(swept, 20002, group)) // of a user who was last here long ago
-	long := time.Now().Add(-2 * sweepEvery)
-	expect.OK(t, os.Chtimes(swept, long, long))
 	alice := as(20001, group)
 	alice.Says("queued")
 	bob := as(20002, group)
@@ -181,9 +220,6 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	alice.Tell("go on")
 	bob.granted()
 	alice.Ends()
-	if info, err := os.Stat(swept); err != nil || time.Since(info.ModTime()) > sweepEvery {
-		t.Errorf("alice touched the file of bob at %v, %v", info.ModTime(), err)
-	}
 	again := as(0, 0)
 	again.Says("queued")
 	bob.kill(t)

@@ -1,6 +1,7 @@
 package fileengine
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,67 +9,64 @@ import (
 )
 
 const (
-	sweepEvery = time.Minute
-	sweepMost  = 50
-	sweptFile  = "swept"
+	sweepAge   = time.Minute // files younger than that are left alone
+	sweepEach  = 8           // files looked at for each file created
+	sweepBatch = 64          // the fewest looked at at a time, because to list the directory costs as much
 )
 
-// sweepSometimes sweeps if no process has for sweepEvery.
-func (e *Engine) sweepSometimes() {
-	info, err := os.Lstat(e.path(sweptFile))
-	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
-		return
-	}
-	if e.touch(e.path(sweptFile)) == nil {
-		e.sweep()
-	}
-}
-
-// sweep removes at most sweepMost files: pipes and temporary files of dead processes, and logs
-// of ended semaphores.
+// sweep removes pipes and temporary files of dead processes, and logs of ended semaphores. It looks at sweepEach files,
+// wherever they are in the directory, for each file that this process has created since. So removable files become
+// no more than a fraction of the others, however quickly they come.
 func (e *Engine) sweep() {
+	looks := sweepEach * int(e.created.Swap(0))
+	if looks < sweepBatch {
+		if rand.IntN(sweepBatch) >= looks {
+			return
+		}
+		looks = sweepBatch
+	}
 	dir, err := os.Open(e.dir)
 	if err != nil {
 		return
 	}
 	names, _ := dir.Readdirnames(-1)
 	_ = dir.Close()
-	removed := 0
-	for _, name := range names {
+	first := rand.IntN(max(1, len(names)))
+	for i := range min(looks, len(names)) {
+		name := names[(first+i)%len(names)]
 		info, err := os.Lstat(e.path(name))
-		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
+		if err != nil || time.Since(info.ModTime()) < sweepAge {
 			continue // the process of a new file may not have opened it yet
 		}
-		gone := false
 		switch filepath.Ext(name) {
 		case lifeSuffix, tempSuffix:
 			process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
-			gone = !isAlive(e.pipePath(process)) && os.Remove(e.path(name)) == nil
+			if !isAlive(e.pipePath(process)) {
+				_ = os.Remove(e.path(name))
+			}
 		case logSuffix:
-			gone = e.removeOver(name)
-		}
-		if gone {
-			removed++
+			e.removeOver(name)
 		}
 	}
 }
 
 // removeOver removes the log of an ended semaphore. It ignores a log that another process
 // has locked.
-func (e *Engine) removeOver(file string) (removed bool) {
+func (e *Engine) removeOver(file string) {
 	path := e.path(file)
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
-		return false
+		return
 	}
 	defer f.Close()
 	if ok, err := lockFile(f, false); !ok || err != nil {
-		return false
+		return
 	}
 	defer unlockFile(f)
 	if _, is := fileAt(path, f); !is {
-		return false
+		return
 	}
-	m, ok := e.readUnlocked(file)
-	return ok && e.over(m) && os.Remove(path) == nil
+	if m, ok := e.readUnlocked(file); ok && e.over(m) {
+		_ = os.Remove(path)
+	}
 }

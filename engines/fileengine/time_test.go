@@ -154,11 +154,12 @@ func TestSweepAfterARestart(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
 		expect.OK(t, err)
 		for _, f := range files {
-			old := time.Now().Add(-2 * sweepEvery)
+			old := time.Now().Add(-2 * sweepAge)
 			expect.OK(t, os.Chtimes(f, old, old))
 		}
 		e := openEngine(t, dir)
 		restart(e, time.Hour)
+		e.created.Store(sweepBatch) // as many files that it looks at all
 		e.sweep()
 		if _, err := os.Stat(logOf(dir)); (err == nil) != lives {
 			t.Errorf("somebody lives in the log: %v; %v", lives, err)
