@@ -1,16 +1,11 @@
 package cli_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"sema/internal/fixture/expect"
 )
 
 // inContainer runs a script in a namespace of process ids of its own, whose
@@ -61,34 +56,6 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 		sema revoke one "$SEMA_PERMIT"; echo revoked; while :; do sleep 0.05; done`)
 	if code != 76 {
 		t.Errorf("exit code %d: %s", code, output)
-	}
-}
-
-// carelessInit is a program that runs a script. As the first process of a container it becomes the parent of
-// orphans, and does not take notice of their ends. When no other process runs, it lists those that remain as zombies.
-func carelessInit() {
-	cmd := exec.Command("sh", "-c", os.Args[1])
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	_ = cmd.Run() // the script prints what matters
-	for end := time.Now().Add(expect.Patience); ; time.Sleep(2 * time.Millisecond) {
-		files, _ := filepath.Glob("/proc/[0-9]*/stat")
-		var zombies, running []string
-		for _, file := range files {
-			text, _ := os.ReadFile(file) // PID (NAME) STATE ...
-			stat := string(text)
-			name, state, _ := strings.Cut(stat[strings.Index(stat, " ")+1:], ") ")
-			switch {
-			case stat == "" || strings.HasPrefix(stat, strconv.Itoa(os.Getpid())+" "):
-			case strings.HasPrefix(state, "Z"):
-				zombies = append(zombies, name+")")
-			default:
-				running = append(running, name+")")
-			}
-		}
-		if len(running) == 0 || time.Now().After(end) {
-			fmt.Println("running", running, "zombies", zombies)
-			return
-		}
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -54,6 +57,34 @@ func TestMain(m *testing.M) {
 		}
 		cli.Exit(code)
 	}, "careless-init": carelessInit})
+}
+
+// carelessInit is a program that runs a script. As the first process of a container it becomes the parent of
+// orphans, and does not take notice of their ends. When no other process runs, it lists those that remain as zombies.
+func carelessInit() {
+	cmd := exec.Command("sh", "-c", os.Args[1])
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	_ = cmd.Run() // the script prints what matters
+	for end := time.Now().Add(expect.Patience); ; time.Sleep(2 * time.Millisecond) {
+		files, _ := filepath.Glob("/proc/[0-9]*/stat")
+		var zombies, running []string
+		for _, file := range files {
+			text, _ := os.ReadFile(file) // PID (NAME) STATE ...
+			stat := string(text)
+			name, state, _ := strings.Cut(stat[strings.Index(stat, " ")+1:], ") ")
+			switch {
+			case stat == "" || strings.HasPrefix(stat, strconv.Itoa(os.Getpid())+" "):
+			case strings.HasPrefix(state, "Z"):
+				zombies = append(zombies, name+")")
+			default:
+				running = append(running, name+")")
+			}
+		}
+		if len(running) == 0 || time.Now().After(end) {
+			fmt.Println("running", running, "zombies", zombies)
+			return
+		}
+	}
 }
 
 // onEngines runs a test on the file engine and on Redis.

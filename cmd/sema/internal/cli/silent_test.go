@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // A server takes connections and never says a word, as one does that is stopped, or behind a
@@ -37,5 +38,24 @@ func TestAWaitForASilentServerEndsInTime(t *testing.T) {
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// The bound is for the queue, and not for the way to the engine: what is free is taken.
+func TestAWaitShorterThanTheWayToTheEngine(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
+	proxy.Change(func(trouble *redistest.Trouble) { trouble.Latency = 5 * time.Millisecond })
+	url := "redis://" + proxy.Addr()
+	for _, env := range []string{"NONE=", "SEMA_HELD=outer"} { // within another permit it looks first whether the wait would be in vain
+		for _, wait := range []string{"0.001", "0.000000001"} {
+			ok(t, env, "run", "--url", url, "--wait", wait, "free", "--", "true")
+			permit := ok(t, env, "acquire", "--url", url, "--wait", wait, "free")
+			if code, out := run(t, env, "run", "--url", url, "--wait", wait, "free", "--", "true"); code != 75 {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+			ok(t, env, "release", "--url", url, "free", strings.TrimSpace(permit))
+		}
 	}
 }

@@ -375,27 +375,34 @@ func (w *watch) whose() string {
 	}
 }
 
+// answerTime is how long the engine's first answer is awaited in a shorter wait, as by sema.WaitAtMost.
+const answerTime = 3 * time.Second
+
 // ask waits as the flags say. A wait starts with a look at the semaphore that would show it to be
 // in vain, and lasts through an engine that is away there as well.
 func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
-	f := w.flags
+	f, began, within := w.flags, time.Now(), ctx
 	try := f.tries()
 	if f.waitGiven && !try {
 		var done context.CancelFunc
-		ctx, done = context.WithTimeout(ctx, f.wait)
+		within, done = context.WithTimeout(ctx, max(f.wait, answerTime))
 		defer done()
 	}
 	for {
-		err := w.inVain(ctx, e)
+		err := w.inVain(within, e)
 		if err == nil {
 			break
 		}
-		if silent, ok := errors.AsType[*engine.Error](err); try || ctx.Err() != nil || !ok || !silent.Temporary {
+		over := within.Err() != nil || f.waitGiven && time.Since(began) > f.wait
+		if silent, ok := errors.AsType[*engine.Error](err); try || over || !ok || !silent.Temporary {
 			return nil, err
 		}
 		w.failed(err)
 	}
 	options := []sema.AcquireOption{sema.Weight(f.weight), sema.Priority(f.priority)}
+	if f.waitGiven && !try {
+		options = append(options, sema.WaitAtMost(max(1, f.wait-time.Since(began))))
+	}
 	if f.key != "" {
 		options = append(options, sema.For(f.key.Names()...))
 	}
