@@ -33,6 +33,6 @@ fi
 
 # README.md says how to get it.
 awk -v to="$to" '/^<!-- home:/ { print; print "With the program above as `main.go`, in a directory of its own:\n\n```sh\ngo mod init example.org/hello\n" \
-	"go mod tidy\ngo run .\n```\n\nThe program sema: `go install " to "/cmd/sema@latest`."; skip = 1 }
+	"go mod tidy\nREDIS=127.0.0.1:6379 go run .\n```\n\nThe program sema: `go install " to "/cmd/sema@latest`."; skip = 1 }
 	/^<!-- \/home/ { skip = 0 } !skip' README.md >README.new
 mv README.new README.md

@@ -23,11 +23,17 @@ type caller struct {
 // only at a deadline, not at a cancellation. So a call with another context than
 // a protocol.Timed runs in a goroutine that is abandoned when the context ends.
 func (c *caller) run(ctx context.Context, w *words, args []any) (string, error) {
-	if _, timed := ctx.(*protocol.Timed); timed && c.wireDeadlines || ctx.Done() == nil {
+	if c.inline(ctx) {
 		text, err := runStep(ctx, c.rdb, args, nil)
 		return text, c.notSent(err)
 	}
 	return c.runCancellable(ctx, w, args)
+}
+
+// inline reports whether a call may run in the caller's own goroutine.
+func (c *caller) inline(ctx context.Context) bool {
+	_, timed := ctx.(*protocol.Timed)
+	return timed && c.wireDeadlines || ctx.Done() == nil
 }
 
 // runCancellable is run with a goroutine for the call. It is a function of its own because its

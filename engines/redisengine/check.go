@@ -20,7 +20,12 @@ func (c *caller) check(ctx context.Context, name string) error {
 	if c.checked.Load() {
 		return nil
 	}
-	mode, err := cancellable(ctx, func() (string, error) { return c.mode(ctx) })
+	mode, err := "", error(nil)
+	if c.inline(ctx) {
+		mode, err = c.mode(ctx)
+	} else {
+		mode, err = cancellable(ctx, func() (string, error) { return c.mode(ctx) })
+	}
 	var misfit *engine.Error
 	switch {
 	case err != nil && !rediserror.FromServer(err):
@@ -84,6 +89,6 @@ func (t *topology) speaksOther(failure *engine.Error) {
 		return
 	}
 	if _, err := conn.Read(first); err == nil && (first[0] == '+' || first[0] == '-') {
-		failure.Temporary, failure.Hint = false, "the server speaks no TLS here: a client without TLSConfig, redis://, or the server's tls-port"
+		failure.Temporary, failure.Hint = false, rediserror.HintNoTLS
 	}
 }

@@ -73,7 +73,9 @@ type Engine struct {
 
 // New makes an engine on a client. The caller closes the client, after the
 // engine. A *redis.ClusterClient needs servers with sharded publish/subscribe
-// (Redis 7 or later). An unusable client or option is an *engine.ArgumentError.
+// (Redis 7 or later). An unusable client or option is an *engine.ArgumentError. New does no
+// I/O: the first step asks the server whether it fits the client, and fails for good at a node
+// of a cluster if the client is for one server.
 //
 // Steps use the client's timeouts, but not its retries. With ContextTimeoutEnabled,
 // the client stops waiting for a reply at the context's deadline. Without

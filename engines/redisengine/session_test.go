@@ -301,7 +301,7 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	expect.OK(t, taken.Ping(t.Context()).Err())
 	_, err := s.try(protocol.Until(time.Now().Add(10*time.Millisecond)), s.request(protocol.Ask, 1, time.Minute))
-	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
+	engineError(t, err, "no connection in time: context deadline exceeded", "PoolSize", true)
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)
 	}

@@ -35,6 +35,9 @@ type Meaning struct {
 // HintCluster is for a client of one server at a node of a cluster.
 const HintCluster = "the server is part of a cluster: use redis.NewClusterClient, redis+cluster://"
 
+// HintNoTLS is for a client with TLS at a server without.
+const HintNoTLS = "the server speaks no TLS here: a client without TLSConfig, redis://, or the server's tls-port"
+
 // HintPool is for calls that got no connection in time.
 const HintPool = "all connections of the go-redis client are in use: raise its PoolSize, or see what holds them, such as a BLPOP"
 
@@ -112,7 +115,7 @@ func Sort(err error) Meaning {
 	case errors.As(err, &address), errors.As(err, &lookup) && lookup.Err == "unknown port":
 		return Meaning{NotExecuted: true, Hint: hintAddress}
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return Meaning{NotExecuted: true, Hint: "the server speaks no TLS here: a client without TLSConfig, redis://, or the server's tls-port"}
+		return Meaning{NotExecuted: true, Hint: HintNoTLS}
 	case errors.As(err, &connection) && connection.Op == "dial":
 		return Meaning{Temporary: true, NotExecuted: true, Hint: "check that the server runs and the address is right"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
