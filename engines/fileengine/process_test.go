@@ -144,6 +144,7 @@ func TestSweepsKeepUp(t *testing.T) {
 	open := func() *Engine {
 		e := openEngine(t, dir)
 		e.uptime = func() time.Duration { return uptime() + time.Duration(ahead.Load()) }
+		e.wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		return e
 	}
 	use := func(e *Engine, name int) { // and then its limit is forgotten
