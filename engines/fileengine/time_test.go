@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,29 +13,33 @@ import (
 	"sema/internal/protocol"
 )
 
-// shift changes an engine's clocks.
-func shift(e *Engine, up, wall time.Duration) {
-	e.uptime = func() time.Duration { return uptime() + up }
-	e.wall = func() time.Time { return time.Now().Add(wall) }
+// shift changes an engine's clocks. Later the returned function lets time pass.
+func shift(e *Engine, up, wall time.Duration) (pass func(time.Duration)) {
+	var passed atomic.Int64
+	e.uptime = func() time.Duration { return uptime() + up + time.Duration(passed.Load()) }
+	e.wall = func() time.Time { return time.Now().Add(wall + time.Duration(passed.Load())) }
+	return func(d time.Duration) { passed.Add(int64(d)) }
 }
 
 // restart simulates that the host was restarted.
-func restart(e *Engine, wall time.Duration) { shift(e, 5*time.Second-uptime(), wall) }
+func restart(e *Engine, wall time.Duration) (pass func(time.Duration)) {
+	return shift(e, 5*time.Second-uptime(), wall)
+}
 
 func TestChangesOfTheSystemTimeHaveNoEffect(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	a.take(t)
+	var pass func(time.Duration)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		shift(b.engine, 0, step)
+		pass = shift(b.engine, 0, step)
 		if got := b.status(t, b.ask(false)); got != protocol.Refused {
 			t.Errorf("system clock %v: status %v", step, got)
 		}
 	}
 	// Time itself does end leases, and waiters are granted the permits at once.
 	r := b.queue(t)
-	shift(a.engine, a.lease, a.lease)
-	shift(b.engine, a.lease, a.lease-time.Hour)
+	pass(a.lease)
 	b.session.(*session).log.look()
 	b.granted(t, r.ID)
 }
@@ -71,12 +76,12 @@ func TestAnotherUptime(t *testing.T) {
 func TestAWaiterWithALowerUptime(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
-	restart(b.engine, 0)
+	pass := restart(b.engine, 0)
 	held := a.take(t)
 	r := b.queue(t)
 	a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease})
 	b.state(t)
-	shift(b.engine, 5*time.Second-uptime()+a.lease, a.lease)
+	pass(a.lease)
 	b.session.(*session).log.look()
 	b.granted(t, r.ID)
 }
@@ -128,10 +133,7 @@ func TestLeasesEndAfterAClockWentBack(t *testing.T) {
 	a.take(t)
 	for passed := time.Duration(0); ; passed += a.lease / 4 {
 		b := openUser(t, openEngine(t, dir), "x", 1)
-		restart(b.engine, -time.Hour)
-		up, wall := b.engine.uptime, b.engine.wall
-		b.engine.uptime = func() time.Duration { return up() + passed }
-		b.engine.wall = func() time.Time { return wall().Add(passed) }
+		restart(b.engine, -time.Hour)(passed)
 		got := b.status(t, b.ask(false))
 		if got == protocol.Granted && passed >= a.lease {
 			return
