@@ -32,7 +32,8 @@ func (m moment) most(now moment) int64 { return max(0, now.Wall-m.Wall, now.Up-m
 // now is the current time of the log.
 func (m *image) now(now moment) int64 { return m.Last.At + m.Last.least(now) }
 
-// goOn starts a step: from now on the time passes by the clocks of this process.
+// goOn starts a step, and returns its moment. From it on the time passes by the clocks of this
+// process.
 func (m *image) goOn(now moment) moment {
 	m.slack += m.Last.most(now) - m.Last.least(now)
 	now.At = m.now(now)
