@@ -10,7 +10,7 @@ help: ## these targets; CONTRIBUTING.md says what each proves
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
 
 build: ## bin/sema, and its manual pages in bin/man
-	go -C cmd/sema build -o ../../bin/sema .
+	go -C cmd/sema build -ldflags '-s -w' -o ../../bin/sema .
 	go -C cmd/sema run ./internal/cli/man ../../bin/man
 
 demo: export PATH := $(CURDIR)/bin:$(PATH)
