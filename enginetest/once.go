@@ -59,6 +59,20 @@ var onceTests = []test{
 			}
 		}
 	}},
+	{name: "a late copy of a call changes nothing", run: func(e *env) {
+		s := e.session()
+		e.ask(s, request(s, 1, long), protocol.Granted)
+		r := request(s, 1, long)
+		r.Kind, r.Limit = protocol.Ask, 2
+		late := protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{r}}
+		r.Kind = protocol.Release
+		_, err := s.Step(e.ctx(), protocol.Call{Number: numbers.Add(1), Fence: true, Requests: []protocol.Request{r}})
+		e.ok(err)
+		_, _ = s.Step(e.ctx(), late) // refused or passed over, as the engine likes
+		if st := e.state(s); st.Used != 1 {
+			e.Errorf("the late copy was carried out: %+v", st)
+		}
+	}},
 	{name: "renewing never revives", run: func(e *env) {
 		// WeKnora #1986, Dask; node redis-semaphore #205.
 		s := e.session()

@@ -85,9 +85,6 @@ func (rs *remoteSession) executeSeparately(ctx context.Context, c protocol.Call,
 			if err != nil {
 				return protocol.Reply{}, maybeExecuted(err)
 			}
-			if len(reply.Answers) == 0 { // the engine has executed a later call
-				return reply, nil
-			}
 			merge(&all, reply)
 			a := reply.Answers[0]
 			if answer.Status != protocol.Done {

@@ -3,7 +3,6 @@ package fileengine
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ type session struct {
 
 	lasting atomic.Bool // tickets live as long as this process
 	closed  atomic.Bool
+	fence   protocol.Fence // used by Step only
 
 	mu      sync.Mutex
 	waiting map[engine.ID]int64 // tickets and their lives, as in protocol.Answer.Ticket
@@ -53,7 +53,7 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (reply protocol.Rep
 	}
 	if s.closed.Load() {
 		err = engine.ErrClosed
-	} else if asks {
+	} else if err = s.fence.Pass(&c); err == nil && asks {
 		err = s.log.engine.ensureInbox(false)
 	}
 	if err == nil {
@@ -78,7 +78,7 @@ func (s *session) carryOut(t *step, c protocol.Call) protocol.Reply {
 		}
 	}
 	if len(refused) > 0 && len(t.reapDead(t.log.holders())) > 0 {
-		again := protocol.Call{Number: c.Number}
+		again := protocol.Call{}
 		for _, i := range refused {
 			again.Requests = append(again.Requests, c.Requests[i])
 		}
@@ -174,7 +174,7 @@ func (s *session) Close() error {
 		return nil
 	}
 	s.mu.Lock()
-	c := protocol.Call{Number: math.MaxUint64}
+	c := protocol.Call{}
 	for id := range s.waiting {
 		c.Requests = append(c.Requests, protocol.Request{Kind: protocol.Release, ID: id, Mine: true})
 	}

@@ -131,7 +131,8 @@ type session struct {
 	id     string
 	who    engine.Client
 	notify func(protocol.Notification)
-	closed bool // guarded by the semaphore's lock
+	closed bool           // guarded by the semaphore's lock
+	fence  protocol.Fence // so is it
 }
 
 func (s *session) Client() string { return s.id }
@@ -143,6 +144,10 @@ func (s *session) Step(_ context.Context, c protocol.Call) (protocol.Reply, erro
 	if s.closed {
 		sem.mu.Unlock()
 		return protocol.Reply{}, closed("step")
+	}
+	if err := s.fence.Pass(&c); err != nil {
+		sem.mu.Unlock()
+		return protocol.Reply{}, err
 	}
 	reply := sem.ledger.Step(s.engine.now(), s.id, s.who, c)
 	news := sem.ledger.Notifications()

@@ -58,7 +58,7 @@ func (j *judge) noticed(client string, c protocol.Call, late bool, reply protoco
 		j.bench.fences.Add(1)
 	}
 	if c.Fence {
-		j.fences[client] = fencing{c.Number, j.now + 3_600_000_000}
+		j.fences[client] = fencing{c.Number, j.now + 1_000_000_000}
 	}
 	grants := len(reply.Notification.Grants)
 	for _, n := range told {

@@ -117,15 +117,19 @@ func (s *semaphore) carryOut(m *loaded, calls []*pending, doubt time.Duration) (
 	heads := slices.DeleteFunc(first, func(p string) bool {
 		return p == e.process && !listens || p != e.process && !slices.Contains(m.Heads, p)
 	})
+	until, fences := expiry(snapshot), slices.ContainsFunc(calls, (*pending).fences)
+	if fences {
+		until = max(until, now+2*clockStep.Microseconds()) // when no copy may be written any more, also where there is no row
+	}
 	o.next = Next{
-		Data: data, Version: nextVersion(m.Version, now), At: now, Until: expiry(snapshot), Heads: heads, Tell: messages(o.news, e.process),
+		Data: data, Version: nextVersion(m.Version, now), At: now, Until: until, Heads: heads, Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
 		o.next.Used += h.ID.Weight
 	}
 	o.exact = o.exact || len(o.next.Tell) > 0
-	o.same = o.next.Lazy && len(o.next.Tell) == 0 && (bytes.Equal(data, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
+	o.same = o.next.Lazy && len(o.next.Tell) == 0 && !fences && (bytes.Equal(data, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0)
 	return o, nil
 }
 

@@ -132,7 +132,7 @@ func (s *semaphore) look() time.Duration {
 	}
 	if listed != (atHead && s.engine.listenerState().up) { // a step without requests corrects Row.Heads
 		stepper := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(protocol.Notification) {}}
-		p := &pending{session: stepper, call: protocol.Call{Number: math.MaxUint64}, done: make(chan struct{})}
+		p := &pending{session: stepper, done: make(chan struct{})}
 		s.add(p)
 		<-p.done
 	}

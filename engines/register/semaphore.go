@@ -64,6 +64,11 @@ func (p *pending) ofHolder() bool {
 	return slices.ContainsFunc(p.call.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Renew || r.Kind == protocol.Release })
 }
 
+// fences reports whether a copy of an earlier step may still come to the store. A step that
+// overtakes it writes the row even if it changes nothing: then the row has another version
+// than that copy wants. So the row need not say which calls are late.
+func (p *pending) fences() bool { return p.call.Fence }
+
 // loaded is a row with its ledger.
 type loaded struct {
 	Row

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ type session struct {
 	who       engine.Client
 	notify    func(protocol.Notification)
 	closed    atomic.Bool
+	fence     protocol.Fence // used by Step only
 
 	mu    sync.Mutex
 	known map[engine.ID]fact
@@ -40,6 +40,9 @@ func (s *session) Client() string { return s.id }
 func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.closed.Load() {
 		return protocol.Reply{}, closed("step", s.semaphore.name)
+	}
+	if err := s.fence.Pass(&c); err != nil {
+		return protocol.Reply{}, fail("step", s.semaphore.name, err, true)
 	}
 	c.Requests = slices.Clone(c.Requests) // the caller may reuse its own after ctx has ended
 	p := &pending{session: s, call: c, done: make(chan struct{})}
@@ -94,7 +97,7 @@ func (s *session) Close() error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	c := protocol.Call{Number: math.MaxUint64}
+	c := protocol.Call{}
 	for _, id := range waiting {
 		c.Requests = append(c.Requests, protocol.Request{Kind: protocol.Release, ID: id, Mine: true})
 	}

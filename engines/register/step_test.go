@@ -2,6 +2,7 @@ package register_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,53 @@ func TestAFoundGrantIsMadeDurable(t *testing.T) {
 		seen.lazy = nil
 		if got := waiter(protocol.Ask, true); got.Status != protocol.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
 			t.Errorf("%v, and it wrote %v", got.Status, seen.lazy)
+		}
+	})
+}
+
+// lateStore is a store on a network that may hold back a swap.
+type lateStore struct {
+	mapStore
+	holds bool
+	late  []func() (int64, bool, error)
+}
+
+func (s *lateStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	swap := func() (int64, bool, error) { return s.mapStore.Swap(ctx, name, version, n, from, to) }
+	if s.holds {
+		s.late = append(s.late, swap)
+		return 0, false, errors.New("no answer")
+	}
+	return swap()
+}
+
+// A swap that comes late does nothing once its client has sent another call, even if that one changed nothing. And
+// the row does not say so: what each process leaves there would be written with each step.
+func TestALateSwapDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lateStore{mapStore: mapStore{rows: map[string]register.Next{}}}
+		for range 100 {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
+			expect.OK(t, err)
+			r := protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour}
+			store.holds = true
+			if _, err = s.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{r}}); err == nil {
+				t.Fatal("answered")
+			}
+			store.holds, r.Kind = false, protocol.Release
+			_, err = s.Step(t.Context(), protocol.Call{Number: 2, Fence: true, Requests: []protocol.Request{r}})
+			expect.OK(t, err)
+			if _, ok, err := store.late[len(store.late)-1](); ok || err != nil {
+				t.Fatalf("a late swap was carried out; %v", err)
+			}
+			_, err = s.Step(t.Context(), protocol.Call{Number: 3, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 5, Pin: true}}})
+			expect.OK(t, err)
+			expect.OK(t, e.Close())
+		}
+		if is := len(store.rows["x"].Data); is > 100 || len(store.late) != 100 {
+			t.Errorf("%d bytes after %d late swaps", is, len(store.late))
 		}
 	})
 }

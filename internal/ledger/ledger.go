@@ -30,8 +30,9 @@ const (
 	// limit at the least; twice as long as both at the most.
 	keepIdle = time.Minute
 
-	// keepFence is how long after a fence late calls are refused.
-	keepFence = time.Hour
+	// keepFence is how long after a fence late calls are refused: longer than a kernel
+	// repeats a packet, which is a quarter of an hour.
+	keepFence = 1000 * time.Second
 
 	// last is behind every place in the queue.
 	last = math.MaxInt64
@@ -70,7 +71,8 @@ type Ledger struct {
 	keys    tree // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
-	// number of a call that still counts.
+	// number of a call that still counts. Only calls with a number raise any, so no
+	// engine that stores a ledger has some; see protocol.Fence.
 	fences map[string]fence
 
 	// keepers has, for each client that was told it may keep permits or pass
@@ -168,7 +170,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 		acts = acts || r.Acts() && a.Status == protocol.Done
 		reply.Answers[i] = a
 	}
-	if acts {
+	if acts && c.Number > 0 {
 		l.fence(now, client, c.Number+1)
 	}
 	l.grantAndWatch(now, asker)
@@ -244,6 +246,9 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 // late reports whether a call was overtaken by a later one that said so. Such
 // a call is a copy whose sender has long asked again.
 func (l *Ledger) late(now int64, client string, c protocol.Call) bool {
+	if c.Number == 0 {
+		return false
+	}
 	if f := l.fences[client]; c.Number < f.number && now < f.end {
 		return true
 	}

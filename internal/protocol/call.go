@@ -8,7 +8,8 @@ import (
 
 // Call holds the requests of a client to one semaphore, for one step.
 type Call struct {
-	// Number is larger than the numbers of all earlier calls of the session.
+	// Number is larger than the numbers of all earlier calls of the session. Within an
+	// engine, 0 means that the call cannot be late; see the type Fence.
 	Number uint64
 
 	// Fence says that an earlier call failed with unknown outcome, so that a

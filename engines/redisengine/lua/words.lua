@@ -115,7 +115,7 @@ local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
-local FENCED = 3600000000 -- time after a fence in which late calls are refused
+local FENCED = 1000000000 -- time after a fence in which late calls are refused: longer than a kernel repeats a packet
 local REPORTED = 60000000 -- time that a report is kept
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
