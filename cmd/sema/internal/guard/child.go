@@ -87,11 +87,11 @@ const (
 
 // Reports of the guard.
 const (
-	reportFailed  = iota + 1 // the command was not started: an error number
-	reportEnded              // the command's first process has ended: its wait status
-	reportGone               // no process of the command is left
-	reportOverdue            // the moment has passed: all are being killed
-	reportSentinel           // the sentinel's process id
+	reportFailed   = iota + 1 // the command was not started: an error number
+	reportEnded               // the command's first process has ended: its wait status
+	reportGone                // no process of the command is left
+	reportOverdue             // the moment has passed: all are being killed
+	reportSentinel            // the sentinel's process id
 )
 
 // The processes' names. "pkill sema" does not match them.
