@@ -114,7 +114,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	expect.OK(t, e.Close())
 	for age(t, dir) > 0 { // until a sweep begins
 		e := openEngine(t, dir)
-		e.uptime = func() time.Duration { return uptime() + time.Hour }
+		shift(e, time.Hour, time.Hour)
 		expect.OK(t, e.ensureInbox(false))
 		expect.OK(t, e.Close())
 	}
