@@ -36,7 +36,7 @@ func TestWhatNeverGetsBetter(t *testing.T) {
 	}{
 		"a page":                       {answer: status(200, "<html>It works!</html>"), hint: url},
 		"nothing":                      {answer: status(204, ""), hint: url},
-		"a redirect":                   {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", 301) }, hint: url},
+		"a redirect":                   {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", http.StatusMovedPermanently) }, hint: url},
 		"no such page":                 {answer: status(404, "<html>not found</html>"), hint: url},
 		"no such method":               {answer: status(405, ""), hint: url},
 		"no such method, of Python's":  {answer: status(501, "<html>Unsupported method ('POST')</html>"), hint: url},
