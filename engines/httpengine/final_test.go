@@ -34,9 +34,11 @@ func TestWhatNeverGetsBetter(t *testing.T) {
 		scheme string // "": the server's
 		hint   string
 	}{
-		"a page":                       {answer: status(200, "<html>It works!</html>"), hint: url},
-		"nothing":                      {answer: status(204, ""), hint: url},
-		"a redirect":                   {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", http.StatusMovedPermanently) }, hint: url},
+		"a page":  {answer: status(200, "<html>It works!</html>"), hint: url},
+		"nothing": {answer: status(204, ""), hint: url},
+		"a redirect": {answer: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com/", http.StatusMovedPermanently)
+		}, hint: url},
 		"no such page":                 {answer: status(404, "<html>not found</html>"), hint: url},
 		"no such method":               {answer: status(405, ""), hint: url},
 		"no such method, of Python's":  {answer: status(501, "<html>Unsupported method ('POST')</html>"), hint: url},
