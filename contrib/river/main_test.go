@@ -46,13 +46,6 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// within is a context that ends after patience, and with the test.
-func within(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	tb.Cleanup(cancel)
-	return ctx
-}
-
 // serve runs a program until the test ends, or this process does: then its standard input ends.
 func serve(tb testing.TB, words ...string) {
 	tb.Helper()
