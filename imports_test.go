@@ -25,7 +25,7 @@ var importRules = []struct {
 	{"sema/internal/protocol", []string{"sema/engine", "sema/internal/enum"}, "what both sides say knows neither side"},
 	{"sema", []string{"sema/engine", "sema/internal/adapt", "sema/internal/class", "sema/internal/client", "sema/internal/enum", "sema/internal/loop", "sema/internal/once", "sema/internal/protocol", "sema/internal/watchdog"}, "the root costs its users nothing"},
 	{"sema/each", []string{"sema", "sema/engine", "sema/internal/watchdog"}, "many semaphores cost no more than one"},
-	{"sema/internal/loop", []string{"sema/engine", "sema/internal/client", "sema/internal/protocol"}, "it drives a machine, over any engine"},
+	{"sema/internal/loop", []string{"sema/engine", "sema/internal/client", "sema/internal/protocol", "sema/internal/watchdog"}, "it drives a machine, over any engine"},
 	{"sema/internal/client", []string{"sema/engine", "sema/internal/enum", "sema/internal/protocol"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/pack", []string{"sema/engine"}, "bytes of what engines keep"},
 	{"sema/internal/ledger", []string{"sema/engine", "sema/internal/pack", "sema/internal/protocol"}, "a machine knows no clock, no lock and no client"},

@@ -124,7 +124,7 @@ func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit)
 // own error as well. A caller fails with a *BusyError
 // instead, and does not wait, if so many wait before it that the deadline of ctx would come
 // first, or Options.MaxWaiting of them. A first attempt that does not reach the engine fails
-// after three seconds with ErrEngine;
+// after three seconds with ErrEngine, unless the engine lives and is only busy;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
 // permit itself would keep from ending, by the limit or a pool, fails at once, with a *NestedError. On any error

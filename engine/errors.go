@@ -25,6 +25,7 @@ type Error struct {
 	Name        string // of the semaphore; may be empty
 	NotExecuted bool   // it is certain that nothing was changed
 	Temporary   bool   // the same call may succeed soon
+	Busy        bool   // it had no answer or no place in time: the engine may only be busy
 	Hint        string // what to try; may be empty
 	Err         error
 }

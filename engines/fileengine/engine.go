@@ -251,7 +251,7 @@ func fail(op, name string, err error) error {
 		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
 	case errors.Is(err, engine.ErrClosed):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.Temporary, e.Hint = true, "another process is stopped during a step, or this host is very busy"
+		e.Temporary, e.Busy, e.Hint = true, true, "another process is stopped during a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
 	default:
 		e.Temporary, e.Hint = !slices.ContainsFunc(permanent, func(l error) bool { return errors.Is(err, l) }), "check that this user can write the directory and its files, and that its disk is not full"

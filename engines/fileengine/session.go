@@ -3,6 +3,7 @@ package fileengine
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,18 @@ func (s *session) Client() string { return s.id }
 func (s *session) Lasting() bool {
 	s.lasting.Store(true)
 	return true
+}
+
+// Alive implements protocol.Living. Somebody writes the log: then its lock is passed on.
+func (s *session) Alive(ctx context.Context) bool {
+	first, _ := os.Lstat(s.log.path)
+	return protocol.Sees(ctx, func() bool {
+		now, _ := os.Lstat(s.log.path)
+		if first == nil || now == nil {
+			return (first == nil) != (now == nil)
+		}
+		return !os.SameFile(first, now) || first.Size() != now.Size() || !first.ModTime().Equal(now.ModTime())
+	})
 }
 
 // Step implements protocol.Session.

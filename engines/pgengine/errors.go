@@ -46,6 +46,9 @@ var hints = map[string]string{
 // permanent are the first letters of the codes of errors that do not pass by themselves.
 var permanent = []string{"42", "3F", "3D", "28", "0A", "XX"}
 
+// busy are the codes of a server that works for others first.
+var busy = []string{"53300", lockTimeout}
+
 // uncertain are the first letters of the codes of errors that may follow a completed COMMIT.
 var uncertain = []string{"57P", "08", "XX"}
 
@@ -80,6 +83,7 @@ func explain(err error) *engine.Error {
 		}
 	} else {
 		e.NotExecuted, e.Temporary = !slices.ContainsFunc(uncertain, begins), !slices.ContainsFunc(permanent, begins)
+		e.Busy = slices.Contains(busy, is)
 		e.Hint = cmp.Or(hints[is], hints[is[:2]])
 	}
 	return e

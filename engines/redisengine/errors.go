@@ -16,7 +16,7 @@ func (t *topology) wrap(op, name string, err error) *engine.Error {
 	m := rediserror.Sort(err)
 	switch {
 	case errors.Is(err, errFenced), errors.Is(err, errNotSent):
-		m.Temporary, m.NotExecuted = true, true
+		m.Temporary, m.NotExecuted, m.Busy = true, true, true
 	case errors.Is(err, ErrTooFewReplicas):
 		m.Temporary, m.Hint = true, "see whether the replicas are there and keep up, or ask for fewer of them"
 	case t.cluster == nil && redis.HasErrorPrefix(err, "MOVED"):
@@ -30,5 +30,5 @@ func (t *topology) wrap(op, name string, err error) *engine.Error {
 	if redis.HasErrorPrefix(err, "SEMAVERSION") {
 		err = fmt.Errorf("%w; this is sema %s, which knows %s", err, engine.Version, mark)
 	}
-	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted || op != "step", Temporary: m.Temporary, Hint: m.Hint, Err: err}
+	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted || op != "step", Temporary: m.Temporary, Busy: m.Busy, Hint: m.Hint, Err: err}
 }

@@ -11,6 +11,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/protocol"
+	"sema/internal/rediserror"
 )
 
 // confirmWait bounds the wait for a subscription to be confirmed.
@@ -59,6 +60,18 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 		}
 	}
 	return s.step(ctx, c)
+}
+
+// Alive implements protocol.Living. The server answers on some connection.
+func (s *session) Alive(ctx context.Context) bool {
+	_, err := cancellable(ctx, func() (string, error) {
+		master, err := s.caller.master(ctx, s.keys.state())
+		if err != nil {
+			return "", err
+		}
+		return master.Ping(ctx).Result()
+	})
+	return err == nil || rediserror.FromServer(err) && rediserror.Sort(err).Busy
 }
 
 // listens reports whether the session has a subscription, and tries once to

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"sema/engine"
@@ -17,6 +18,8 @@ func fail(op, name string, err error, reads bool) *engine.Error {
 		out.Hint = "see whether the store answers, and whether its pool of connections is in use"
 	}
 	out.Op, out.Name, out.NotExecuted = op, name, out.NotExecuted || reads
+	late := net.Error(nil) // such as that of a context
+	out.Busy = out.Busy || errors.As(out.Err, &late) && late.Timeout()
 	return &out
 }
 

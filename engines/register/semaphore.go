@@ -197,7 +197,7 @@ func (s *semaphore) decide(calls []*pending) (*outcome, error) {
 			time.Sleep(rand.N(pause))
 			pause = min(2*pause, maxPause)
 			if ctx.Err() != nil {
-				return nil, &engine.Error{Temporary: true, NotExecuted: true, Err: errBusy, Hint: "fewer processes on this semaphore, or sema serve in front of the store"}
+				return nil, &engine.Error{Temporary: true, NotExecuted: true, Busy: true, Err: errBusy, Hint: "fewer processes on this semaphore, or sema serve in front of the store"}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,22 @@ type fact struct {
 
 // Client implements protocol.Session.
 func (s *session) Client() string { return s.id }
+
+// Alive implements protocol.Living. Somebody writes the row, or the store itself says that it
+// is busy.
+func (s *session) Alive(ctx context.Context) bool {
+	first, read := int64(0), false
+	return protocol.Sees(ctx, func() bool {
+		row, err := readDetached(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, s.semaphore.name) })
+		if err != nil {
+			failure, ok := errors.AsType[*engine.Error](err)
+			return ok && failure.Busy
+		}
+		moved := read && row.Version != first
+		first, read = row.Version, true
+		return moved
+	})
+}
 
 // Step implements protocol.Session. When ctx ends it returns; a call in a running step may
 // still take effect, a queued one does not.

@@ -42,8 +42,10 @@ type Message struct {
 // context has ended. The engine gives a step's calls half its shortest lease together,
 // at least one second and at most five, and any other call five seconds.
 //
-// The engine reads NotExecuted, Temporary and Hint of an error of type *engine.Error, and
-// sets its Op and Name. It takes any other error for temporary, with unknown outcome.
+// The engine reads NotExecuted, Temporary, Busy and Hint of an error of type *engine.Error,
+// and sets its Op and Name. Busy says that the store answers, but has no place for the call
+// yet: then the call is repeated for as long as it takes. The engine takes any other error
+// for temporary, with unknown outcome.
 type Store interface {
 	// Read reads a row. It does not wait for writers.
 	Read(ctx context.Context, name string) (Row, error)

@@ -78,7 +78,7 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {
-		m.schedule(max(m.silentSince()+patience, now+maxPause)) // see overdue
+		m.schedule(max(m.silentSince()+quiet, now+maxPause)) // see overdue
 	}
 	return protocol.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }

@@ -19,6 +19,11 @@ const (
 	// The pause after a failed call, which doubles with each further one.
 	minPause = 10 * time.Millisecond
 	maxPause = 250 * time.Millisecond
+
+	// quiet is how long an engine is silent before it is asked for a sign of life, and
+	// ProbeTime how long that takes at the most. Together they are little more than patience.
+	quiet     = patience / 2
+	ProbeTime = 2 * time.Second
 )
 
 // outage is a row of calls that had no answer.
@@ -28,6 +33,16 @@ type outage struct {
 	paused   time.Duration // nothing is sent before
 	err      error         // of the last one
 	final    time.Duration // when the last one was refused for good; 0: it was not
+	refused  bool          // the last one was refused, so the engine is not just busy
+}
+
+// life is what is known of an engine that is silent: it may be busy. A busy engine is waited
+// for as a queue is.
+type life struct {
+	seen    time.Duration // the last sign of life
+	none    time.Duration // since when a probe has found none; it counts if it is later than seen
+	probing bool
+	wants   bool // a probe is to begin
 }
 
 // errNoAnswer is the failure of a call that is still on its way.
@@ -46,12 +61,13 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		o.began = f.sent
 	}
 	o.failures++
-	o.final = 0
+	o.final, o.refused = 0, !failure.Busy
 	if !failure.Temporary {
 		o.final = now
 	}
 	o.paused, o.err = now+Pause(o.failures), failure
 	m.schedule(o.paused)
+	m.probe(now)
 	orders, fresh := m.orders, m.fresh
 	m.orders, m.fresh = nil, nil
 	for i, it := range f.items {
@@ -115,7 +131,7 @@ func (s *sender) expect(now time.Duration) {
 		s.schedule(o.paused)
 	}
 	if s.flight.flying {
-		s.schedule(now + patience)
+		s.schedule(now + quiet)
 	}
 }
 
@@ -130,10 +146,16 @@ func (s *sender) overdue(now time.Duration) {
 	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(s.claims.fresh, waits) && len(s.lines.lists[busy]) == 0 && len(s.orders) == 0 {
 		return
 	}
-	if now < s.silentSince()+patience {
-		s.schedule(s.silentSince() + patience)
+	switch since := s.silentSince(); {
+	case now < since+quiet:
+		s.schedule(since + quiet)
+		return
+	case now < since+patience:
+		s.probe(now)
+		s.schedule(since + patience)
 		return
 	}
+	s.probe(now)
 	s.schedule(now + maxPause)
 	s.outage.began = s.silentSince()
 	failure := s.failure()
@@ -163,17 +185,51 @@ func (s *sender) away(now time.Duration) bool {
 	return s.outage.failures > 0 && s.failure().NotExecuted || now >= s.silentSince()+patience
 }
 
-// silentSince is when the first call left that the engine has not answered.
+// silentSince is when the first call left that the engine has not answered, or when the
+// engine gave another sign of life since.
 func (s *sender) silentSince() time.Duration {
 	if s.outage.failures > 0 {
-		return s.outage.began
+		return max(s.outage.began, s.life.seen)
 	}
-	return s.flight.sent
+	return max(s.flight.sent, s.life.seen)
 }
 
-// failedFor is how long calls have failed for something that came at a time.
+// failedFor is how long calls have failed for something that came at a time. An engine that
+// may just be busy has failed for long only if a probe has found no sign of life.
 func (s *sender) failedFor(now, came time.Duration) time.Duration {
-	return now - max(came, s.outage.began)
+	since := max(s.outage.began, s.life.seen)
+	d := now - max(came, since)
+	if s.cfg.Probes && !s.outage.refused && s.life.none <= since {
+		return min(d, patience-1)
+	}
+	return d
+}
+
+// probe wants a probe if the engine has been silent for some time, and since the last one.
+func (s *sender) probe(now time.Duration) {
+	v := &s.life
+	v.wants = s.cfg.Probes && !v.probing && !s.outage.refused && now >= max(s.silentSince(), v.none)+quiet
+}
+
+// Probe reports whether the owner is to ask the engine for a sign of life, and to call Probed
+// with the result.
+func (m *Machine) Probe() bool {
+	wants := m.life.wants
+	m.life.wants, m.life.probing = false, m.life.probing || wants
+	return wants
+}
+
+// Probed takes in whether the engine lives.
+func (m *Machine) Probed(now time.Duration, lives bool) {
+	m.life.probing = false
+	if lives {
+		m.life.seen = now
+	} else {
+		m.life.none = now
+	}
+	if m.overdue(now); !m.flight.flying && m.outage.failures > 0 {
+		m.expireFailed(now, m.failure())
+	}
 }
 
 // tolerance is how long a failure is tolerated for a caller: three seconds if the caller has had

@@ -59,6 +59,9 @@ type Config struct {
 	Detached bool
 	Patient  bool // a wait lasts through an outage of any length
 
+	// Probes says that the owner can ask the engine for a sign of life, see Machine.Probe.
+	Probes bool
+
 	MaxWaiting int // so many callers of a key wait; 0: as many as come
 
 	Keep time.Duration // how long a released permit is kept for the next caller

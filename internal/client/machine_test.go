@@ -488,7 +488,54 @@ func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
 	s.answers(s.sends("fence release1"))
 }
 
-// The same, if the first call that stalls fails when its time is up, and a caller has
+// A busy engine is a queue: a caller waits as long as there are signs of life, whatever its calls come to. When there are
+// none any more it fails after three and a half seconds.
+func TestABusyEngineIsWaitedFor(t *testing.T) {
+	busy := &engine.Error{Op: "test", Temporary: true, Busy: true, Err: errors.New("no place")}
+	for what, fails := range map[string]bool{"calls that fail": true, "a call without an answer": false} {
+		s := begin(t, func(c *Config) { c.Probes = true })
+		a := s.acquire()
+		lives, deaf := true, time.Duration(0) // since when nothing lives
+		ends := never                         // of a probe
+		for a.State() == Asking && s.now < time.Hour {
+			if s.m.Probe() {
+				ends = s.now + ProbeTime // a sign of life may be as late
+			}
+			if _, ok := s.m.Next(s.now); ok && fails {
+				s.m.Failed(s.now, busy)
+			}
+			at, _ := s.m.Wake()
+			if s.now = max(s.now+1, min(at, ends)); s.now >= ends {
+				ends = never
+				s.m.Probed(s.now, lives)
+				if lives = s.now < time.Minute; !lives && deaf == 0 {
+					deaf = s.now
+				}
+			}
+			s.m.Tick(s.now)
+		}
+		if d := s.now - deaf; a.State() != Ended || deaf == 0 || d < patience || d > quiet+ProbeTime+2*maxPause {
+			t.Errorf("%s: the caller is %v at %v, and nothing has lived for %v", what, a.State(), s.now, d)
+		}
+	}
+}
+
+// An engine that refuses is not just busy, though it lives.
+func TestARefusalIsNoSignOfLife(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Probes = true })
+	for a := s.acquire(); a.State() == Asking && s.now < time.Minute; s.later(maxPause) {
+		s.sends("ask1")
+		s.m.Failed(s.now, refused)
+		if s.m.Probe() {
+			t.Fatal("it is asked for a sign of life")
+		}
+	}
+	if d := s.now - time.Second; d > patience+2*maxPause {
+		t.Errorf("after %v", d)
+	}
+}
+
+// A stall of many calls is no longer, if the first call that stalls fails when its time is up, and a caller has
 // come meanwhile: it fails three seconds after it came, and not after the next call.
 func TestAStallOfManyCallsIsNoLonger(t *testing.T) {
 	s := begin(t, nil)

@@ -18,6 +18,7 @@ type sender struct {
 
 	flight  flight
 	outage  outage
+	life    life
 	recheck recheck
 }
 

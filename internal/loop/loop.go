@@ -15,6 +15,7 @@ import (
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/protocol"
+	"sema/internal/watchdog"
 )
 
 // QuickCall is the time limit of a call that a caller makes in its own goroutine. Such
@@ -76,6 +77,9 @@ type Loop struct {
 	unheld    chan struct{} // closed when no caller has a permit; nil before Refuse
 	empty     bool          // unheld is closed
 	deadlines Deadlines
+	living    protocol.Living // nil: the engine's sign of life is its answers
+	life      context.Context // until Close
+	die       context.CancelFunc
 }
 
 // Open opens a session of an engine and makes a machine with the result of config. It
@@ -90,6 +94,8 @@ func (l *Loop) Open(e protocol.Engine, name string, who engine.Client, owner Own
 	cfg := config(session)
 	l.name, l.session, l.owner, l.lease, l.base = name, session, owner, cfg.Lease, time.Now()
 	cfg.Client, cfg.Self, cfg.Base = session.Client(), who, l.base
+	l.living, cfg.Probes = session.(protocol.Living)
+	l.life, l.die = context.WithCancel(context.Background())
 	l.Machine = client.New(cfg)
 	return nil
 }
@@ -261,6 +267,9 @@ func (l *Loop) Gather() {
 // calls the functions of First, After and Observe.
 func (l *Loop) Settle(now time.Duration) {
 	l.Gather()
+	if l.Machine.Probe() {
+		go l.probe()
+	}
 	first, after := l.first, l.after
 	l.first, l.after = nil, nil
 	if at, ok := l.Machine.Wake(); ok && !l.closed && (l.armed == 0 || at < l.armed) {
@@ -286,6 +295,17 @@ func (l *Loop) Settle(now time.Duration) {
 	for _, f := range after {
 		f()
 	}
+}
+
+// probe asks the engine for a sign of life.
+func (l *Loop) probe() {
+	ctx, cancel := watchdog.Within(l.life, client.ProbeTime)
+	defer cancel()
+	lives := l.living.Alive(ctx)
+	l.Lock()
+	now := l.Now()
+	l.Machine.Probed(now, lives)
+	l.Start(now)
 }
 
 // tick runs when the timer fires, and lets the machine look at the clock.
@@ -495,6 +515,7 @@ func (l *Loop) drain(ctx context.Context, now time.Duration) {
 	l.Lock()
 	l.drained = nil
 	l.Machine.GiveUp()
+	l.die()
 	l.deadlines.Stop() // which also ends the call in flight
 	l.Settle(l.Now())
 }

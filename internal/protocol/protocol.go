@@ -15,6 +15,7 @@ package protocol
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"sema/engine"
 )
@@ -71,6 +72,32 @@ type Lasting interface {
 	// starts with a whole lease, and its Grant says how long that is.
 	Lasting() bool
 }
+
+// Living is a further ability of a Session, of an engine that may be so busy that a call
+// waits for seconds. The client then asks whether the engine lives, before it gives up.
+type Living interface {
+	// Alive reports whether the engine does anything for any client. It returns soon
+	// after ctx has ended. It is called beside Step.
+	Alive(ctx context.Context) bool
+}
+
+// Sees looks again and again until it sees something, or ctx ends.
+func Sees(ctx context.Context, look func() bool) bool {
+	for again := time.NewTicker(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return false
+		case <-again.C:
+		}
+		if look() {
+			again.Stop()
+			return true
+		}
+	}
+}
+
+const lookEvery = 50 * time.Millisecond
 
 // Totals sum up the outcome of a client's holds since its session began. They only
 // grow. A hold is added when its permit is released: weight 2 for one second counts

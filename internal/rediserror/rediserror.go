@@ -28,6 +28,9 @@ type Meaning struct {
 	// not about earlier copies that go-redis sent by itself (MaxRetries).
 	NotExecuted bool
 
+	// Busy: there was no answer or no place in time. The server may only be busy.
+	Busy bool
+
 	// Hint is what the user can try; it may be empty.
 	Hint string
 }
@@ -64,7 +67,7 @@ var replies = []struct {
 	{"ASK ", Meaning{Temporary: true, NotExecuted: true}},
 	{"TRYAGAIN ", Meaning{Temporary: true, NotExecuted: true}},
 	{"NOREPLICAS ", Meaning{Temporary: true, NotExecuted: true}},
-	{"ERR max number of clients reached", Meaning{Temporary: true, NotExecuted: true, Hint: "the server has no connection left: raise its maxclients"}},
+	{"ERR max number of clients reached", Meaning{Temporary: true, NotExecuted: true, Busy: true, Hint: "the server has no connection left: raise its maxclients"}},
 	// SCRIPT KILL works only on a script that has written nothing.
 	{"ERR Script killed by user with SCRIPT KILL", Meaning{Temporary: true, NotExecuted: true}},
 
@@ -117,9 +120,9 @@ func Sort(err error) Meaning {
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return Meaning{NotExecuted: true, Hint: HintNoTLS}
 	case errors.As(err, &connection) && connection.Op == "dial":
-		return Meaning{Temporary: true, NotExecuted: true, Hint: "check that the server runs and the address is right"}
+		return Meaning{Temporary: true, NotExecuted: true, Busy: connection.Timeout(), Hint: "check that the server runs and the address is right"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return Meaning{Temporary: true, NotExecuted: true, Hint: HintPool}
+		return Meaning{Temporary: true, NotExecuted: true, Busy: true, Hint: HintPool}
 	case errors.As(err, &certificate):
 		return Meaning{NotExecuted: true, Hint: "the server's certificate is not trusted: see the go-redis client's TLSConfig"}
 	case errors.Is(err, redis.ErrClosed):
@@ -127,7 +130,7 @@ func Sort(err error) Meaning {
 	case errors.Is(err, context.Canceled):
 		return Meaning{}
 	case errors.As(err, &network) && network.Timeout():
-		return Meaning{Temporary: true, Hint: "check that the server runs and is not overloaded"}
+		return Meaning{Temporary: true, Busy: true, Hint: "check that the server runs and is not overloaded"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), network != nil:
 		// With maxclients reached the server hangs up as well, mostly before
 		// the client has read the words that say so.

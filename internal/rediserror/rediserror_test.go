@@ -131,22 +131,22 @@ func TestTroubleOnTheWay(t *testing.T) {
 		{errors.New("anything else"), Meaning{}},
 		{redis.Nil, Meaning{}},
 		{redis.TxFailedErr, Meaning{}},
-		{refused, Meaning{true, true, "address"}},
-		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, Meaning{true, true, "address"}},
-		{redis.ErrPoolTimeout, Meaning{true, true, "PoolSize"}},
-		{redis.ErrPoolExhausted, Meaning{true, true, "PoolSize"}},
-		{redis.ErrClosed, Meaning{false, true, ""}},
-		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, Meaning{false, true, "certificate"}},
+		{refused, Meaning{true, true, false, "address"}},
+		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, Meaning{true, true, true, "address"}},
+		{redis.ErrPoolTimeout, Meaning{true, true, true, "PoolSize"}},
+		{redis.ErrPoolExhausted, Meaning{true, true, true, "PoolSize"}},
+		{redis.ErrClosed, Meaning{false, true, false, ""}},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, Meaning{false, true, false, "certificate"}},
 		{context.Canceled, Meaning{}},
-		{context.DeadlineExceeded, Meaning{true, false, "overloaded"}},
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, Meaning{true, false, "overloaded"}},
-		{io.EOF, Meaning{true, false, "maxclients"}},
-		{io.ErrUnexpectedEOF, Meaning{true, false, "maxclients"}},
-		{reset, Meaning{true, false, "maxclients"}},
+		{context.DeadlineExceeded, Meaning{true, false, true, "overloaded"}},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, Meaning{true, false, true, "overloaded"}},
+		{io.EOF, Meaning{true, false, false, "maxclients"}},
+		{io.ErrUnexpectedEOF, Meaning{true, false, false, "maxclients"}},
+		{reset, Meaning{true, false, false, "maxclients"}},
 	} {
 		for _, err := range []error{c.err, wrap(c.err)} {
 			got := Sort(err)
-			if got.Temporary != c.want.Temporary || got.NotExecuted != c.want.NotExecuted ||
+			if got.Temporary != c.want.Temporary || got.NotExecuted != c.want.NotExecuted || got.Busy != c.want.Busy ||
 				!strings.Contains(got.Hint, c.want.Hint) || (got.Hint == "") != (c.want.Hint == "") {
 				t.Errorf("%v: %+v; want %+v", err, got, c.want)
 			}

@@ -1,0 +1,216 @@
+package herds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"sema"
+	"sema/engines/fileengine"
+	"sema/engines/pgengine"
+	"sema/engines/redisengine"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
+	"sema/internal/fixture/redistest"
+)
+
+const (
+	memberRole = "herds member"
+	busyRole   = "herds busy"
+)
+
+func TestMain(m *testing.M) {
+	child.Role(memberRole, member)
+	child.Role(busyRole, func(string) error {
+		for {
+		}
+	})
+	child.Play()
+	goleak.VerifyTestMain(m)
+}
+
+// open makes an engine with the defaults of all libraries.
+func open(url string) (e sema.Engine, closes func(), err error) {
+	kind, rest, _ := strings.Cut(url, "://")
+	switch kind {
+	case "redis":
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		rdb := redis.NewClient(o)
+		e, err := redisengine.New(rdb, nil)
+		return e, func() { _ = rdb.Close() }, err
+	case "postgres":
+		pool, err := pgxpool.New(context.Background(), url)
+		if err != nil {
+			return nil, nil, err
+		}
+		e, err := pgengine.New(pool, nil)
+		return e, pool.Close, err
+	}
+	e, err = fileengine.New(rest, nil)
+	return e, func() {}, err
+}
+
+// member is one of a herd. It comes when it is told, and says how that went.
+func member(url string) error {
+	fmt.Println("ready")
+	if _, err := child.Order(); err != nil {
+		return err
+	}
+	e, closes, err := open(url)
+	if err != nil {
+		return err
+	}
+	defer closes()
+	defer func() { _ = e.Close() }()
+	s, err := sema.New(e, "herd", 8, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	p, err := s.Acquire(context.Background())
+	if err == nil {
+		time.Sleep(10 * time.Millisecond) // its work
+		err = p.Release()
+	}
+	switch {
+	case err == nil:
+		fmt.Println("ran")
+	case errors.Is(err, sema.ErrEngine):
+		fmt.Println("failed:", err)
+	default:
+		fmt.Println(err)
+	}
+	return nil
+}
+
+// come has so many processes come, on two busy processors, when trouble was there. It returns how many said what.
+func come(t *testing.T, n int, url string, trouble func()) (said map[string]int) {
+	t.Helper()
+	for range 2 {
+		child.Run(t, busyRole, "")
+	}
+	all := make([]*child.Tested, n)
+	for i := range all {
+		all[i] = child.Run(t, memberRole, url)
+	}
+	for _, p := range all {
+		p.Says("ready")
+	}
+	trouble()
+	for _, p := range all {
+		p.Tell("come")
+	}
+	said = map[string]int{}
+	for _, p := range all {
+		line, err := p.Line(expect.Within(t))
+		expect.OK(t, err)
+		said[line]++
+	}
+	return said
+}
+
+// size is how many processes come: $SEMA_HERD, or so many.
+func size(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("SEMA_HERD")); err == nil {
+		return n
+	}
+	return usual
+}
+
+// stage is an engine that can be stopped.
+type stage struct {
+	url  string
+	stop func()
+}
+
+func files(t *testing.T) stage {
+	dir := t.TempDir()
+	return stage{"file://" + dir, func() {
+		e, err := fileengine.New(dir, nil)
+		expect.OK(t, err)
+		s, err := sema.New(e, "herd", 8, nil)
+		expect.OK(t, err)
+		p, err := s.Acquire(t.Context())
+		expect.OK(t, err)
+		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		if err != nil || len(logs) != 1 {
+			t.Fatal(logs, err)
+		}
+		f, err := os.OpenFile(logs[0], os.O_RDWR, 0)
+		expect.OK(t, err)
+		expect.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX)) // as a process that is stopped during a step
+		t.Cleanup(func() {
+			_ = f.Close()
+			_, _, _ = p.Release(), s.Close(), e.Close()
+		})
+	}}
+}
+
+func redisServer(t *testing.T) stage {
+	s := redistest.Start(t)
+	return stage{s.URL(), s.Stop}
+}
+
+func postgres(t *testing.T) stage {
+	db, err := local.Postgres(expect.Within(t), "-c", "max_connections=100")
+	expect.OK(t, err)
+	t.Cleanup(db.Stop)
+	pool, err := pgxpool.New(t.Context(), db.Address)
+	expect.OK(t, err)
+	defer pool.Close()
+	e, err := pgengine.New(pool, nil)
+	expect.OK(t, err)
+	defer func() { _ = e.Close() }()
+	expect.OK(t, e.Migrate(t.Context()))
+	return stage{db.Address, func() {
+		expect.OK(t, unix.Kill(db.PID(), unix.SIGSTOP)) // it makes no connections any more
+		t.Cleanup(func() { _ = unix.Kill(db.PID(), unix.SIGCONT) })
+	}}
+}
+
+var stages = []struct {
+	name  string
+	start func(*testing.T) stage
+	usual int
+}{{"files", files, 300}, {"redis", redisServer, 200}, {"postgres", postgres, 100}}
+
+// A busy engine is a queue: none of a herd fails. A process that is slow to be served does not fail after three seconds.
+func TestAHerdIsServed(t *testing.T) {
+	for _, s := range stages {
+		t.Run(s.name, func(t *testing.T) {
+			n := size(s.usual)
+			if said := come(t, n, s.start(t).url, func() {}); said["ran"] != n {
+				t.Errorf("%v", said)
+			}
+		})
+	}
+}
+
+// An engine that is dead is none, however many wait for it.
+func TestAHerdAtADeadEngineFails(t *testing.T) {
+	for _, s := range stages {
+		t.Run(s.name, func(t *testing.T) {
+			on := s.start(t)
+			for said := range come(t, 20, on.url, on.stop) {
+				if !strings.HasPrefix(said, "failed: ") {
+					t.Error(said)
+				}
+			}
+		})
+	}
+}
