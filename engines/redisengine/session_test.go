@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema"
 	"sema/engine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
@@ -305,4 +306,20 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)
 	}
+}
+
+// A holder hears at once that its permit was revoked, though it never waited for one.
+func TestAHolderThatNeverWaitedHearsOfARevocation(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, &sema.Options{Lease: 10 * time.Minute})) // renewed only after the test's patience
+	ctx := expect.Within(t)
+	work := p.Context(ctx)
+	expect.Until(t, "the subscription", func() bool { return len(server.Client().PubSubChannels(ctx, "*").Val()) == 1 })
+	o, err := sema.Operate(engineAt(t, server.Addr()), "x")
+	expect.OK(t, err)
+	expect.OK(t, o.Revoke(ctx, p.ID()))
+	<-work.Done()
+	expect.Is(t, context.Cause(work), sema.ErrRevoked)
+	expect.OK(t, o.Close())
 }
