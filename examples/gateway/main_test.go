@@ -14,7 +14,10 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A pool of go-redis that is closed dials on for a second.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 func TestPrintsWhatTheDocsShow(t *testing.T) {
 	page.Shows(t, "../../docs/llm.md", "cd examples && go run ./gateway", func(ctx context.Context, out io.Writer) error {

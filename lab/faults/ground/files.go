@@ -73,14 +73,16 @@ func stepOf(ctx context.Context, e sema.Engine) (err error) {
 	return p.Release()
 }
 
-// Left implements Ground. Each process sweeps away what has been idle for a
+// Left implements Ground. One of some processes sweeps away what has been idle for a
 // minute, some files at a time. So the files are made to look idle, and processes
-// come until none sweeps any more. Of the rest the logs of semaphores that nobody
+// come until a hundred in a row have swept nothing. Of the rest the logs of semaphores that nobody
 // uses have a time to live, unless they are pinned or paused.
 func (g *files) Left(ctx context.Context) ([]string, error) {
 	var names []string
-	for before := -1; len(names) != before; {
-		before = len(names)
+	for before, same := -1, 0; same < 100; same++ {
+		if len(names) != before {
+			before, same = len(names), 0
+		}
 		err := g.step(ctx)
 		if err == nil {
 			names, err = g.backdate()
@@ -128,9 +130,6 @@ func (g *files) mortal(ctx context.Context) (hashes map[string]bool, err error) 
 	return hashes, nil
 }
 
-// sign says when somebody swept last.
-const sign = "swept"
-
 // backdate makes all files look as if nobody had used them for an hour, and
 // lists them, but for the engine's and the ground's own.
 func (g *files) backdate() (names []string, err error) {
@@ -144,7 +143,7 @@ func (g *files) backdate() (names []string, err error) {
 		if err := os.Chtimes(path, old, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if f.Name() != sign && !isOwn(path) {
+		if !isOwn(path) {
 			names = append(names, f.Name())
 		}
 	}
