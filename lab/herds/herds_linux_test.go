@@ -34,7 +34,9 @@ const (
 func TestMain(m *testing.M) {
 	child.Role(memberRole, member)
 	child.Role(busyRole, func(string) error {
-		for {
+		n := 0
+		for { // until it is killed
+			n++
 		}
 	})
 	child.Play()
