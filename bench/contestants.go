@@ -144,7 +144,7 @@ func pass(ctx context.Context, sem *sema.Semaphore, held func(), ask ...sema.Acq
 	return p.Release()
 }
 
-// tenant is whom a caller of a job works for.
+// tenant names the tenant of a job's caller.
 func (j job) tenant(caller int) string {
 	if caller < j.Light {
 		return fmt.Sprint("light-", j.Process, "-", caller)

@@ -86,7 +86,7 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 	q.allDone(t, "default", 60)
 }
 
-// A flood of a tenant whose cap is reached does not hold up the next tenant, for whom permits are free.
+// If a tenant floods the queue and its cap is reached, the next tenant still gets the free permits.
 func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	const flood, others = 60, 20
 	server, e := startRedis(t), memengine.New()

@@ -84,7 +84,7 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 	g.allDone(mails + 10)
 }
 
-// A flood of a tenant whose cap is reached does not hold up the next tenant, for whom permits are free.
+// If a tenant floods the queue and its cap is reached, the next tenant still gets the free permits.
 func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	const flood, others = 60, 20
 	g, e := newGround(t), memengine.New()

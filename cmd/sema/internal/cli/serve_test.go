@@ -545,7 +545,7 @@ func TestServeRefusesAnEngineWhoseErrorLasts(t *testing.T) {
 	}
 }
 
-// A page of the dashboard has what happened, with what operators do by way of the API.
+// A page of the dashboard lists events, and the actions of operators over the API.
 func TestThePageShowsWhatOperatorsDo(t *testing.T) {
 	s := serve(t, "--url", "file://"+t.TempDir())
 	env := "SEMA_URL=" + s.url
