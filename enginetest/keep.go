@@ -260,6 +260,21 @@ var keepTests = []test{
 			e.release(p)
 		}
 	}},
+	{name: "a lowered cap is kept to by a process that is busy with its key alone", run: func(e *env) {
+		o, s := e.operator(), e.sem(40, &sema.Options{Caps: sema.Caps{0, 4}})
+		for range 3 { // twelve callers
+			_, stop := e.keepBusy(s, time.Millisecond, path("acme/a"))
+			defer stop()
+		}
+		holds := func(n int) { e.until(func() bool { return e.keyState(s, "acme/a").Held == n }) }
+		holds(4)
+		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{0, 1}}))
+		holds(1)
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 3}, "acme", "a"))
+		holds(3)
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 2}, "acme"))
+		holds(2)
+	}},
 	{name: "a client with hundreds of tickets knows that it is alone, until it is not", run: func(e *env) {
 		alone := e.session()
 		holds := request(alone, 1, long)

@@ -117,7 +117,7 @@ var pathTests = []test{
 		o := e.operator()
 		s := e.sem(6, &sema.Options{Caps: sema.Caps{4}})
 		held := []*permit{e.acquire(s, 1, path("acme/a")), e.acquire(s, 1, path("acme/b")), e.acquire(s, 2, path("acme/c"))}
-		w := e.queue(e.sem(6, &sema.Options{Caps: sema.Caps{4}}), 1, path("acme/a")) // within s the word of the cap might come too late
+		w := e.queue(s, 1, path("acme/a"))
 		e.ok(o.Set(e.ctx(), sema.Rule{Caps: sema.Caps{2}}))
 		e.release(held[0], held[1])
 		e.waits(w)

@@ -49,10 +49,10 @@ const (
 		end
 		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
 		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}, {}} end -- the next step takes the rest for gone
-		local held, wrong, records, stored, ready = {}, {}, redis.call('HGETALL', KEYS[8]), {}, 0 -- without those of the server, keys are 8
+		local held, wrong, records, stored, ready, over = {}, {}, redis.call('HGETALL', KEYS[8]), {}, 0, 0 -- without those of the server, keys are 8
 		for k = 1, #records, 2 do stored[records[k]] = records[k + 1] end
 		local entries = records[1] and redis.call('HGETALL', KEYS[1]) or {}
-		local function inner(name) return stored[name] and string.byte(stored[name], 33) >= 2 end
+		local function inner(name) return stored[name] and string.byte(stored[name], 33) % 4 >= 2 end
 		for k = 1, #entries, 2 do
 			local id, value = entries[k], entries[k + 1]
 			local first = id ~= '' and string.byte(value) or 0
@@ -85,11 +85,13 @@ const (
 			if name ~= '' then has, n, _, _, bits, where = struct.unpack('<ddddBB', record) end
 			local others = tonumber(string.match(string.sub(record, KEY_SIZE + 1), '%z(%d+) ') or 0)
 			if name ~= '' and (has ~= sum[1] or n ~= sum[2] or others ~= sum[3]) then wrong[#wrong + 1] = name .. ' ' .. has .. '/' .. sum[1] .. ' ' .. n .. '/' .. sum[2] .. ' ' .. others .. '/' .. sum[3] end
+			if bits >= 4 and not string.find(name, '\2', 1, true) then over = over + 1 end
 			if where == 1 and not inner('k' .. string.match(name, '([^\2]*)$')) and not inner(name) then ready = ready + 1 end
 			held[name] = nil
 		end
 		for name in pairs(held) do wrong[#wrong + 1] = name end
 		if stored[''] and struct.unpack('<d', stored[''], 65) ~= ready then wrong[#wrong + 1] = 'leaves in turn' end
+		if stored[''] and struct.unpack('<d', stored[''], 73) ~= over then wrong[#wrong + 1] = 'keys over their caps' end
 		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1), wrong}`
 
 	// passLua shortens all times to live by so many milliseconds.

@@ -180,7 +180,7 @@ type entry struct {
 const (
 	permitSize = 25
 	ticketSize = 22
-	keyedSize  = 72
+	keyedSize  = 80
 	keySize    = 82
 )
 

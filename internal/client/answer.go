@@ -34,6 +34,9 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()
 		}
+		for _, c := range m.claims.all {
+			c.recalled = c.recalled || reply.Caps != m.caps
+		}
 		m.stored, m.caps, m.pools = reply.Limit, reply.Caps, reply.Pools
 		if reply.Limit != m.cfg.Limit || reply.Caps != m.cfg.Caps || reply.Pools != m.cfg.Pools {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, Caps: reply.Caps, Pools: reply.Pools})

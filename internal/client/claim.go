@@ -42,6 +42,7 @@ type claim struct {
 
 	once     bool // its caller does not wait
 	resumed  bool // another client made the permit
+	recalled bool // caps have changed since it was asked for: the engine sees its release, and whether its key is over its cap
 	labelled bool // an ask had a label: later asks say so if there is none
 	pending  bool // in claims.due, or in the call in flight
 	again    bool // ask, or renew, once more when the call in flight is back

@@ -30,7 +30,7 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.may && now < k.until && !k.closed && !c.resumed && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
+	return k.may && now < k.until && !k.closed && !c.resumed && !c.recalled && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit and caps still allow this slot, and this caller.

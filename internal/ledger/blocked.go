@@ -33,6 +33,15 @@ func (l *Ledger) capOf(k *key) int {
 	return engine.MaxLimit
 }
 
+// noteOver marks a key that holds more than its cap. Until it has given back what is too much, no client may keep
+// what is released. A change of the caps of all keys marks none, because there may be very many: each client
+// gives back once what it had by then (see client.claim), and that is when its key is marked.
+func (l *Ledger) noteOver(k *key) {
+	l.keys.over -= bit(k.over)
+	k.over = k.held > l.capOf(k)
+	l.keys.over += bit(k.over)
+}
+
 // room is how much more weight a key may hold.
 func (l *Ledger) room(k *key) int { return l.capOf(k) - k.held }
 

@@ -86,7 +86,7 @@ func (s *Snapshot) codeKeys(c *pack.Coder) {
 	pack.List(c, &s.Keys, func(k *RecordedKey) {
 		c.Name(&k.Name)
 		c.Name(&k.Set)
-		c.Bits(&k.Ruled, &k.Full, &k.Above)
+		c.Bits(&k.Ruled, &k.Full, &k.Above, &k.Over)
 		pack.Int(c, &k.Time)
 		pack.Int(c, &k.Cap)
 		pack.Int(c, &k.Share)

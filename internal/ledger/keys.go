@@ -34,6 +34,7 @@ type key struct {
 	classes  []*class       // who waits, by set
 	time     int64          // virtual time among the keys below it: the largest finish that was served
 
+	over       bool // it held more than its cap when either changed last, see Ledger.noteOver
 	ruled      bool // it has an operator's rule
 	cap, share int  // by that rule; 0: as for all
 }
@@ -45,6 +46,7 @@ type tree struct {
 	root  key             // its cap is the limit
 	named map[string]*key // those with a name that hold, wait, have a rule, or such ones below
 	rules int             // how many keys have one
+	over  int             // how many keys are marked so
 	epoch int             // grows whenever caps change
 
 	blocked  []*class // by epoch and text
@@ -226,6 +228,7 @@ func (l *Ledger) setKey(now int64, r *protocol.Request) protocol.Answer {
 		k.ruled, k.cap, k.share = false, 0, 0
 	}
 	l.keys.rules += bit(k.ruled) - had
+	l.noteOver(k)
 	l.reschedule(k)
 	l.remember(now, 0)
 	l.limited = true // nobody passes on what another key may get now

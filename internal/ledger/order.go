@@ -140,6 +140,7 @@ func (k *key) cost(weight int) int64 {
 func (l *Ledger) hold(d *demand, sign int) {
 	for k := range d.key.path() {
 		k.held += sign * d.weight
+		l.noteOver(k)
 		for pool := range d.takes.All() {
 			if k.heldWith == nil {
 				k.heldWith = map[string]int{}

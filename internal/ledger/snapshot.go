@@ -42,6 +42,7 @@ type RecordedKey struct {
 	Name       string // its path; with a separator behind it, the leaf of its own callers
 	Set        string // "": the record of the key; else what it waits for of this set of pools: Base, Seq, Full and Epoch
 	Above      bool   // others are below it
+	Over       bool   // it holds more than its cap
 	Time       int64  // among those, virtual
 	Ruled      bool
 	Cap, Share int
@@ -104,13 +105,13 @@ func (l *Ledger) Save() Snapshot {
 	}
 	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.amounts, ks.root.time, ks.seq, ks.epoch
 	for _, k := range ks.sorted() {
-		of := RecordedKey{Name: k.name, Above: k.own != nil, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
+		of := RecordedKey{Name: k.name, Above: k.own != nil, Over: k.over, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
 		for _, c := range k.classes {
 			if c.set == "" && c.waiting > 0 {
 				of.Base, of.Seq, of.Full, of.Epoch = c.start, c.seq, c.state == blocked, c.epoch
 			}
 		}
-		if k.ruled || k.own != nil || k.waits() {
+		if k.ruled || k.own != nil || k.over || k.waits() {
 			s.Keys = append(s.Keys, of)
 		}
 		for _, c := range k.classes {
@@ -153,6 +154,11 @@ func Load(s Snapshot) *Ledger {
 			l.slots[h.slot] = h
 		}
 		heap.Push(&l.ends, h)
+	}
+	ks.over = 0
+	for _, k := range ks.sorted() { // as recorded, not as the caps are now: see noteOver
+		k.over = len(recorded[k]) > 0 && recorded[k][0].Over
+		ks.over += bit(k.over)
 	}
 	for _, r := range s.Waiters {
 		l.enqueue(&ticket{entry: l.recorded(&r), place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind})

@@ -35,6 +35,8 @@ var planted = []struct {
 	{"everybody may keep, though others wait", ledgerKeepFile, "|| l.othersWait() {\n\t\treturn false", "{\n\t\treturn false", false},
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && !l.stopped() && !l.limited {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
+	{"a key over its cap keeps nobody from passing on", ledgerKeepFile, "l.keys.over > 0 || ", "", false},
+	{"what was held when the caps changed is passed on", answerFile, "c.recalled || reply.Caps != m.caps", "false", true},
 	{"a pause grants all the same", serveFile, "for !l.paused {", "for {", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.allow(reply.Keep, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.may && now < k.until && !k.closed", "k.may && !k.closed", true},

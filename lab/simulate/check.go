@@ -24,6 +24,7 @@ type checker struct {
 	bySlot  map[int]int64
 	byPool  map[string]int             // how much of each pool may be used: as much as there is, or what a smaller amount found
 	byKey   map[string]int             // what each key, and each above one, held after the last step
+	over    map[string]int64           // since when keys have held more than their caps
 	turns   map[string]int64           // since when each leaf has been in turn
 	given   map[engine.ID]int64        // the token of the last grant to each
 	when    map[engine.ID]int64        // and when it was
@@ -115,7 +116,7 @@ func (k *checker) caps() {
 	})
 	k.turns = turns
 	if k.byKey == nil {
-		k.byKey = map[string]int{}
+		k.byKey, k.over = map[string]int{}, map[string]int64{}
 		for _, key := range w.keys {
 			for _, name := range path(key) {
 				k.byKey[name] = 0
@@ -124,6 +125,11 @@ func (k *checker) caps() {
 	}
 	for name, had := range k.byKey {
 		held, most := w.server.ledger.KeyLoad(name)
+		if _, over := k.over[name]; held <= most {
+			delete(k.over, name)
+		} else if !over {
+			k.over[name] = w.now
+		}
 		most = max(most, min(had, held))
 		k.byKey[name] = max(held, 0)
 		if held > most {
@@ -297,6 +303,11 @@ func (k *checker) passed(c *caller) {
 	contact := n.plan.lease/6 + k.messages()
 	if since := w.server.paused; since > 0 && w.now-since > contact {
 		w.fail("pause: %v is passed on %v after it", id, micros(w.now-since))
+	}
+	for _, name := range path(c.Key) {
+		if since, over := k.over[name]; over && w.now-since > contact && k.calm() < since {
+			w.fail("cap: %v is passed on, and %q has held more than its cap for %v", id, name, micros(w.now-since))
+		}
 	}
 	if n.plan.unfair || n.faulty > c.came {
 		return

@@ -35,6 +35,7 @@ R.new_key = function(s, name, raw)
       if at > KEY_SIZE + 1 then k.head = string.sub(raw, KEY_SIZE + 1, at - 1) end
       if at < #raw then R.read_with(k, string.sub(raw, at + 1)) end
     end
+    if k.ruled >= 4 then k.ruled, k.over = k.ruled - 4, true end
     if k.ruled >= 2 then k.ruled, k.inner = k.ruled - 2, true end
   end
   s.keys[name] = k
@@ -192,12 +193,20 @@ R.has_room = function(s, k, weight)
   return not k
 end
 
+-- note_over marks a key that holds more than its cap, see the ledger's noteOver.
+R.note_over = function(s, k)
+  local over = k.held > R.cap_of(s, k)
+  if over ~= (k.over or false) then s.keyed.over = s.keyed.over + (over and 1 or -1) end
+  k.over = over
+end
+
 -- hold changes the weight held of a leaf and of each key above it, and what is in use of pools. count changes the number
 -- of tickets of a lane and of those above it.
 R.hold = function(s, k, weight, takes)
   if takes ~= '' then R.use(s, k, weight, takes) end
   while k do
     k.held, k.changed = k.held + weight, true
+    R.note_over(s, k)
     k = k.up
   end
 end
@@ -416,6 +425,7 @@ R.set_key = function(s, q)
   k.ruled = ruled
   k.cap = ruled == 0 and 0 or q.limit > 0 and q.limit or k.cap
   k.share = ruled == 0 and 0 or q.weight > 0 and q.weight or k.share
+  R.note_over(s, k)
   s.settled = false
   R.reposition(s, k)
   if ruled == 1 then s.persist = true else s.extended = true end
@@ -439,7 +449,7 @@ end
 -- read_keys prepares s for keys with names.
 R.read_keys = function(s)
   if s.only then s.only.held, s.only.of = s.used, s.only end
-  s.keys, s.only, s.sets, s.waiting, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {}, {}, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0}, {}, {}
+  s.keys, s.only, s.sets, s.waiting, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {}, {}, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0, over = 0}, {}, {}
 end
 
 -- forget_keys removes all records of keys. The semaphore must have no permits and
@@ -454,13 +464,13 @@ end
 -- write_keys writes the changed records.
 R.write_keys = function(s)
   local t, caps = s.keyed, s.caps or {0, 0, 0}
-  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready) .. (s.pools and R.pools_text(s) or '')}, {}
+  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready, t.over) .. (s.pools and R.pools_text(s) or '')}, {}
   for _, k in pairs(s.keys) do
     if k.changed and k.n + k.others == 0 and k.held == 0 and k.ruled == 0 then
       gone[#gone + 1] = 'k' .. k.name
     elseif k.changed then
       fields[#fields + 1] = 'k' .. k.name
-      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '') .. (s.pools and not k.set and R.with_text(k) or '')
+      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0) + (k.over and 4 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '') .. (s.pools and not k.set and R.with_text(k) or '')
     end
   end
   R.bulk('HDEL', KEYS[9], gone)

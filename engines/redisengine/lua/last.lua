@@ -43,7 +43,7 @@ if flags >= 8 then
   s.read_keys = true
   if common then
     local caps = {}
-    caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready = struct.unpack(KEYED, common)
+    caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready, t.over = struct.unpack(KEYED, common)
     if caps[1] + caps[2] + caps[3] > 0 then s.caps = caps end
     if #common > KEYED_SIZE then R.read_pools(s, string.sub(common, KEYED_SIZE + 1)) end
   else
@@ -119,7 +119,7 @@ if not s.only then room = R.room(s) end
 R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + (s.pools and R.pool_over(s) and 16 or 0)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)

@@ -83,9 +83,9 @@ if plain then
       local name, raw, held, tickets, cap, _, bits, record = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0, nil
       if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
       good = good and (bits >= 2) == (i < n) -- else the callers of the key queue elsewhere, or will
+      if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
+      good = good and (cap == 0 or held + (kind == RELEASE and -weight or weight) <= cap) -- else the key is over its cap
       if kind == ASK_KEYED then
-        if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
-        good = good and (cap == 0 or weight <= cap - held)
         record = struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or bits == 0 and string.rep('\0', KEY_SIZE - 8) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
       elseif held > weight or tickets > 0 or bits % 2 == 1 then
         record = struct.pack('<d', held - weight) .. string.sub(raw, 9)

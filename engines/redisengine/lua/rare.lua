@@ -235,9 +235,10 @@ R.repair = function(s, first)
     for _, name in pairs(held) do R.leaf(s, name) end
     if first == 'q' then s.keyed.ready, s.sets, s.waiting = 0, {}, {} end
     for _, p in pairs(s.pools or {}) do p.used, p.reserved, p.shut = 0, 0, nil end
+    s.keyed.over = 0
   end
   for _, k in pairs(s.keys or {[''] = s.only}) do
-    k.held, k.with, k.lanes, k.reserved, k.changed = 0, nil, nil, 0, true
+    k.held, k.over, k.with, k.lanes, k.reserved, k.changed = 0, nil, nil, nil, 0, true
     if first == 'q' then k.n, k.others, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, 0, nil, nil, nil end
   end
   for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), (R.parse_id(id)), (R.takes(name))) end

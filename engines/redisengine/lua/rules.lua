@@ -315,7 +315,7 @@ may_keep = function(s, keep)
 end,
 
 -- stopped reports whether released weight may go to no client now.
-stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit or s.pools and R.pool_over(s) end,
+stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
 
 -- others_wait reports whether any other client than the caller of the step has a
 -- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.

@@ -71,9 +71,9 @@ local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the 
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, number of callers behind it in its process, 1: it insists (granted in turn even if its client cannot be notified)
 local TAIL = '<ss'               -- the session that gets the notifications about it, the rival session; then, to the end, the description of the caller that it is for
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
-local KEYED = '<ddddddddd'       -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all lanes aside were last checked, number of rules, of leaves in turn; then, with pools, the amounts that there are, a zero, those in use, a zero, the sets that wait with their tickets: "gpu=3;gpu,licence=1"
-local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known; with pools a zero, the number of tickets in other lanes, a blank, and by pool the weight held of permits that have some
-local KEY_SIZE, KEYED_SIZE = 82, 72
+local KEYED = '<dddddddddd'      -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all lanes aside were last checked, number of rules, of leaves in turn, of keys over their caps; then, with pools, the amounts that there are, a zero, those in use, a zero, the sets that wait with their tickets: "gpu=3;gpu,licence=1"
+local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it + 4 over its cap, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known; with pools a zero, the number of tickets in other lanes, a blank, and by pool the weight held of permits that have some
+local KEY_SIZE, KEYED_SIZE = 82, 80
 local TURN = '>I8I8I8'           -- level, tag, seq
 local KEPT = '<Bd'               -- 1: keys wait, and all are at their caps; until when
 local FENCE = '<dd'              -- smallest number of a call that is carried out, end
@@ -93,7 +93,7 @@ local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
--- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 more of a pool is in use than there is.
+-- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 more of a pool is in use than there is, or a key is over its cap.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local ASK_KEYED = 100 -- an ask with a key: the caps of keys follow RUN, the key follows each ask
 local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 more than it is, or 0 to leave it unchanged
