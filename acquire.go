@@ -118,8 +118,7 @@ type Asked struct {
 // ReadOptions says what options ask for. What is wrong with them Acquire says.
 func ReadOptions(options ...AcquireOption) Asked {
 	w, _ := fold(true, options)
-	key, _ := protocol.SplitCounted(w.key)
-	return Asked{engine.Key(key), w.priority, w.most, w.answer}
+	return Asked{w.Key, w.priority, w.most, w.answer}
 }
 
 // maxPriority bounds Priority.
@@ -127,8 +126,8 @@ const maxPriority = 24 * time.Hour
 
 // wish is what the options of an acquisition come to.
 type wish struct {
+	protocol.Target
 	weight   int
-	key      string // and what it takes of pools, see protocol.Counted
 	label    string
 	wait     bool          // queue if need be
 	most     time.Duration // so long; 0: as the context says
@@ -145,7 +144,7 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		case weightOption:
 			w.weight = int(o.n)
 		case keyOption:
-			w.key, names = o.text, int(o.n)
+			w.Key, names = engine.Key(o.text), int(o.n)
 		case labelOption:
 			w.label = o.text
 		case waitOption:
@@ -166,17 +165,17 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	switch {
 	case w.weight < 1 || w.weight > MaxLimit:
 		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
-	case names > 0 && names != strings.Count(w.key, engine.KeySeparator)+1, names > 0 && w.key == "":
-		return w, &ArgumentError{What: "key", Value: w.key, Want: "names that are not empty, without control characters"}
+	case names > 0 && names != strings.Count(string(w.Key), engine.KeySeparator)+1, names > 0 && w.Key == "":
+		return w, &ArgumentError{What: "key", Value: string(w.Key), Want: "names that are not empty, without control characters"}
 	case names > 0:
-		if err := engine.Key(w.key).Validate(); err != nil {
+		if err := w.Key.Validate(); err != nil {
 			return w, err
 		}
 	}
 	if takes != nil {
 		pools, err := engine.NewPools(takes, 1)
-		w.key = protocol.Counted(w.key, pools)
-		if err := cmp.Or(err, protocol.ValidateCounted(w.key)); err != nil {
+		w.Takes = pools
+		if err := cmp.Or(err, w.Target.Validate()); err != nil {
 			return w, err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sema/engine"
 	"sema/internal/class"
 	"sema/internal/client"
-	"sema/internal/protocol"
 )
 
 // Errors. Compare with errors.Is: what is returned names the semaphore as well. Each error
@@ -194,9 +193,8 @@ func (s *Semaphore) reason(e client.Event) error {
 
 // tooHeavy says of what there is less than an acquisition wants.
 func (s *Semaphore) tooHeavy(e client.Event) error {
-	key, takes := protocol.SplitCounted(e.A.Key)
 	at := 0
-	for pool, n := range takes.All() {
+	for pool, n := range e.A.Takes.All() {
 		switch at++; {
 		case at == e.Pool && e.Limit == 0:
 			return fmt.Errorf("%w: %q has no pool %q", ErrNoPool, s.name, pool)
@@ -204,7 +202,7 @@ func (s *Semaphore) tooHeavy(e client.Event) error {
 			return &WeightError{Name: s.name, Pool: pool, Weight: n, Limit: e.Limit}
 		}
 	}
-	return &WeightError{Name: s.name, Key: engine.Key(key).First(e.Depth), Weight: e.A.Weight(), Limit: e.Limit}
+	return &WeightError{Name: s.name, Key: e.A.Key.First(e.Depth), Weight: e.A.Weight(), Limit: e.Limit}
 }
 
 // limitError compares the limit of an event with the one given to New.

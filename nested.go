@@ -3,8 +3,6 @@ package sema
 import (
 	"context"
 	"fmt"
-
-	"sema/internal/protocol"
 )
 
 // NestedError says that an acquisition would wait for its own caller. Its context comes from
@@ -48,9 +46,8 @@ func under(ctx context.Context) *permitContext {
 // nested fails if a wish can never be granted while the permits are held that ctx comes from.
 func (s *Semaphore) nested(ctx context.Context, w wish) error {
 	first := under(ctx)
-	_, takes := protocol.SplitCounted(w.key)
 	err := s.nestedIn(first, "", w.weight)
-	for pool, n := range takes.All() {
+	for pool, n := range w.Takes.All() {
 		if err == nil {
 			err = s.nestedIn(first, pool, n)
 		}
@@ -82,8 +79,7 @@ func (p *Permit) has(pool string) int {
 	if pool == "" {
 		return p.Weight()
 	}
-	_, takes := protocol.SplitCounted(p.h.Key)
-	return takes.Of(pool)
+	return p.h.Takes.Of(pool)
 }
 
 // counted reports whether a context between first and x is of the same permit as x.

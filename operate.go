@@ -93,7 +93,7 @@ func (o *Operator) Unset(ctx context.Context, path ...string) error {
 	if len(path) == 0 {
 		return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetLimit})
 	}
-	return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetKey, Key: string(key)})
+	return o.do(ctx, "unset", protocol.Request{Kind: protocol.UnsetKey, Target: protocol.Target{Key: key}})
 }
 
 // request is what stores the rule. Its errors are *ArgumentErrors.
@@ -123,7 +123,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 	case len(path) > 0 && r.Pools != "":
 		return protocol.Request{}, &ArgumentError{What: "pools", Value: string(r.Pools), Want: "none with a key"}
 	case len(path) > 0:
-		return protocol.Request{Kind: protocol.SetKey, Key: string(key), Cap: r.Limit, Share: r.Share}, nil
+		return protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: key}, Cap: r.Limit, Share: r.Share}, nil
 	}
 	for i, c := range r.Caps {
 		if c == MaxLimit {

@@ -291,9 +291,7 @@ func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 
 // event is about the holding; the rest depends on what happened.
 func (h *holding) event() Event {
-	e := Event{Semaphore: h.sem.name, Label: h.Label, Weight: h.Acquisition.Weight()}
-	key, _ := protocol.SplitCounted(h.Key)
-	e.Path = engine.Key(key).Names()
+	e := Event{Semaphore: h.sem.name, Label: h.Label, Path: h.Key.Names(), Weight: h.Acquisition.Weight()}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		e.Permit = id.String()
 	}

@@ -160,7 +160,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOpt
 		within = bounded
 	}
 	p := s.newPermit()
-	p.h.Key, p.h.Label, p.h.Priority = w.key, w.label, w.priority
+	p.h.Target, p.h.Label, p.h.Priority = w.Target, w.label, w.priority
 	if s.adapt != nil {
 		s.adapt.start()
 	}

@@ -29,14 +29,14 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 		st.Limit = s.limit
 	}
 	// Of its own callers this process knows more than it last told the engine.
-	mine, counted := s.loop.Session().Client()+"-", map[string]bool{}
+	mine, counted := s.loop.Session().Client()+"-", map[protocol.Target]bool{}
 	s.loop.Lock()
 	defer s.loop.Unlock()
 	for i := range slices.Backward(st.Waiters) {
 		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) {
 			w.Behind = 0
-			if key := protocol.Counted(string(w.Key), w.Takes); !counted[key] {
-				w.Behind, counted[key] = s.loop.Machine.Behind(key), true
+			if t := (protocol.Target{Key: w.Key, Takes: w.Takes}); !counted[t] {
+				w.Behind, counted[t] = s.loop.Machine.Behind(t), true
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []stri
 		id := engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}
 		ids = append(ids, id.String())
 		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: id, Limit: limit, Caps: engine.Caps{perKey}, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+			Kind: protocol.Ask, ID: id, Limit: limit, Caps: engine.Caps{perKey}, Target: protocol.ParseTarget(key), Lease: time.Hour, Ticket: time.Hour, Wait: true,
 		})
 	}
 	_, err = raw.Step(s.t.Context(), call)
@@ -106,7 +106,7 @@ func TestAPageShowsPools(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, o.Set(t.Context(), sema.Rule{Pools: "gpu=4,licence=1"}))
 	expect.OK(t, o.Close())
-	s.asked("x", 3, 0, protocol.Counted("", "gpu=2,licence=1"), protocol.Counted("", "gpu=3"), protocol.Counted("", "gpu=1"), protocol.Counted("", "licence=1"))
+	s.asked("x", 3, 0, "\x02gpu=2,licence=1", "\x02gpu=3", "\x02gpu=1", "\x02licence=1")
 	page := s.get(200, "/semaphore?name=x")
 	has(t, page, `<dt>Pool <bdi>gpu</bdi></dt><dd><span class="use">2 of 4<svg`, "</span> 2 waiting</dd>", `<dt>Pool <bdi>licence</bdi></dt><dd><span class="use">1 of 1<svg`, "</span> 1 waiting</dd>")
 	same(t, "taken", cells(page, "holders", "Weight"), "1", "1gpu 2licence 1")

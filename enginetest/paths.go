@@ -184,7 +184,7 @@ var pathTests = []test{
 	{name: "a killed client's permits come back to each key of their paths", run: func(e *env) {
 		caps := sema.Caps{2, 1}
 		dying, s := e.session(), e.sem(3, &sema.Options{Caps: caps})
-		for _, key := range []string{"acme\x01alice", "acme\x01bob"} {
+		for _, key := range []engine.Key{"acme\x01alice", "acme\x01bob"} {
 			r := request(dying, 3, engine.MinLease)
 			r.Key, r.Caps = key, caps
 			e.ask(dying, r, protocol.Granted)

@@ -297,7 +297,7 @@ var poolTests = []test{
 	{name: "a killed client's amounts come back to their pools", run: func(e *env) {
 		dying, s := e.session(), e.sem(3, pools("db=2,gpu=1"))
 		r := request(dying, 3, engine.MinLease)
-		r.Key, r.Pools = protocol.Counted("acme", "db=2,gpu=1"), "db=2,gpu=1"
+		r.Target, r.Pools = protocol.Target{Key: "acme", Takes: "db=2,gpu=1"}, "db=2,gpu=1"
 		e.ask(dying, r, protocol.Granted)
 		w, v := e.queue(s, 1, sema.Take("db", 2)), e.queue(s, 1, sema.Take("gpu", 1))
 		e.release(e.permit(w), e.permit(v))

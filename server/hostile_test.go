@@ -115,28 +115,26 @@ func TestWrongCalls(t *testing.T) {
 		}
 		for _, key := range wrongKeys {
 			for _, kind := range []protocol.Kind{protocol.Ask, protocol.SetKey, protocol.UnsetKey} {
-				call(400, request(protocol.Request{Kind: kind, Key: key, Limit: 1, Lease: time.Second, Cap: 1}), wire.ContentType)
+				call(400, request(protocol.Request{Kind: kind, Target: protocol.Target{Key: engine.Key(key)}, Limit: 1, Lease: time.Second, Cap: 1}), wire.ContentType)
 			}
 		}
 		for _, caps := range []engine.Caps{{-1}, {0, -1}, {0, 0, -1}, {-2}} {
-			call(400, request(protocol.Request{Kind: protocol.Ask, Key: "acme", Caps: caps, Limit: 1, Lease: time.Second}), wire.ContentType)
+			call(400, request(protocol.Request{Kind: protocol.Ask, Target: protocol.Target{Key: "acme"}, Caps: caps, Limit: 1, Lease: time.Second}), wire.ContentType)
 		}
 		for _, caps := range []engine.Caps{{-2}, {0, -2}, {0, 0, -2}} {
 			call(400, request(protocol.Request{Kind: protocol.SetLimit, Caps: caps, Limit: 1}), wire.ContentType)
 		}
 		call(400, request(protocol.Request{Kind: protocol.SetKey, Cap: 1}), wire.ContentType)
-		for _, takes := range []string{"", "gpu", "gpu=0", "gpu=-1", "gpu=01", "gpu=1,", "b=1,a=1", "gpu=1,gpu=1", "=1", "g u=1", "gpu=1\x02gpu=1", "gpu=2147483648", strings.Repeat("a=1,", 1000) + "b=1", strings.Repeat("n", 33) + "=1"} {
-			call(400, request(protocol.Request{Kind: protocol.Ask, Key: "acme\x02" + takes, Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
-			call(400, request(protocol.Request{Kind: protocol.SetKey, Key: "acme\x02" + takes, Cap: 1}), wire.ContentType)
-			if takes != "" {
-				call(400, request(protocol.Request{Kind: protocol.Ask, Pools: engine.Pools(takes), Limit: 1, Lease: time.Second}), wire.ContentType)
-			}
-			if takes != "" && takes != "gpu=0" {
+		for _, takes := range []string{"gpu", "gpu=0", "gpu=-1", "gpu=01", "gpu=1,", "b=1,a=1", "gpu=1,gpu=1", "=1", "g u=1", "gpu=1\x02gpu=1", "gpu=2147483648", strings.Repeat("a=1,", 1000) + "b=1", strings.Repeat("n", 33) + "=1"} {
+			call(400, request(protocol.Request{Kind: protocol.Ask, Target: protocol.Target{Key: "acme", Takes: engine.Pools(takes)}, Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
+			call(400, request(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "acme", Takes: engine.Pools(takes)}, Cap: 1}), wire.ContentType)
+			call(400, request(protocol.Request{Kind: protocol.Ask, Pools: engine.Pools(takes), Limit: 1, Lease: time.Second}), wire.ContentType)
+			if takes != "gpu=0" {
 				call(400, request(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(takes), Limit: 1}), wire.ContentType)
 			}
 		}
-		call(400, request(protocol.Request{Kind: protocol.Ask, Key: strings.Repeat("k", 250) + "\x02gpu=1", Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
-		call(400, request(protocol.Request{Kind: protocol.SetKey, Key: "acme\x02gpu=1", Cap: 1}), wire.ContentType)
+		call(400, request(protocol.Request{Kind: protocol.Ask, Target: protocol.Target{Key: engine.Key(strings.Repeat("k", 250)), Takes: "gpu=1"}, Pools: "gpu=1", Limit: 1, Lease: time.Second}), wire.ContentType)
+		call(400, request(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "acme", Takes: "gpu=1"}, Cap: 1}), wire.ContentType)
 		call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
 		many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
 		call(400, wire.AppendStep(nil, many), wire.ContentType)
@@ -165,8 +163,8 @@ func TestRulesByGoClientsAreAudited(t *testing.T) {
 			{Kind: protocol.SetLimit, Limit: 9, Pin: true},
 			{Kind: protocol.SetLimit, Caps: engine.Caps{3}, Pin: true},
 			{Kind: protocol.SetLimit, Caps: engine.Caps{0, -1, 5}, Pin: true},
-			{Kind: protocol.SetKey, Key: "acme\x01alice", Cap: 2},
-			{Kind: protocol.UnsetKey, Key: "acme"},
+			{Kind: protocol.SetKey, Target: protocol.Target{Key: "acme\x01alice"}, Cap: 2},
+			{Kind: protocol.UnsetKey, Target: protocol.Target{Key: "acme"}},
 			{Kind: protocol.SetLimit, Pools: "gpu=6,old=0", Pin: true},
 			{Kind: protocol.SetLimit, Pools: engine.Pools(strings.Join(pools, ",")), Pin: true},
 		} {

@@ -12,7 +12,6 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
-	"sema/internal/protocol"
 	"sema/internal/rights"
 	"sema/internal/wire"
 )
@@ -100,9 +99,8 @@ type permitJSON struct {
 
 // describe makes the answer with a held permit. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
-	key, takes := protocol.SplitCounted(p.Wish.Key)
 	j := permitJSON{
-		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: engine.Key(key), Takes: takes, Token: p.Token(),
+		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: p.Wish.Key, Takes: p.Wish.Takes, Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
 	if slot := p.Slot(); slot >= 0 {
@@ -178,7 +176,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	if err := readJSON(w, r, &q, true); err != nil {
 		return nil, err
 	}
-	terms, key, err := q.check()
+	terms, target, err := q.check()
 	if err != nil {
 		return nil, err
 	}
@@ -192,11 +190,10 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: terms,
-		Key:   key,
-		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
-		Who:   engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: terms.Lease},
-		Wait:  q.Wait > 0,
+		Terms: terms, Target: target,
+		ID:   engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
+		Who:  engine.Client{Host: rights.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: terms.Lease},
+		Wait: q.Wait > 0,
 	}
 	if keep {
 		wish.Renew, wish.Margin = terms.Lease/3, terms.Lease/10
@@ -223,10 +220,9 @@ func labelOf(who *access.Who, label string) string {
 func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, error) {
 	l := &x.loop
 	l.Lock()
-	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
+	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Target != wish.Target) {
 		l.Unlock()
-		key, takes := protocol.SplitCounted(old.Wish.Key)
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q, pools %q", old.Wish.ID.Weight, old.Wish.ID.Slot, engine.Key(key).String(), string(takes))
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q, pools %q", old.Wish.ID.Weight, old.Wish.ID.Slot, old.Wish.Key.String(), string(old.Wish.Takes))
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)

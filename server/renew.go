@@ -91,7 +91,7 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 		}
 		l.Lock()
 		if p = x.permit(number); p == nil {
-			p = newPermit(client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, Key: protocol.Counted(string(h.Key), h.Takes), ID: id, Who: h.Client})
+			p = newPermit(client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, Target: protocol.Target{Key: h.Key, Takes: h.Takes}, ID: id, Who: h.Client})
 			x.names.Resume(l.Now(), &p.Named)
 			fresh = true
 		}

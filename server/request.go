@@ -101,16 +101,16 @@ const (
 	maxPriority  = 24 * time.Hour
 )
 
-// check refuses values out of range, and returns the terms and what the permit counts for, see protocol.Counted.
-func (q *acquireRequest) check() (terms client.Terms, counted string, err error) {
+// check refuses values out of range, and returns the terms and what the permit counts for.
+func (q *acquireRequest) check() (terms client.Terms, target protocol.Target, err error) {
 	var lease, limit, caps, pools error
 	terms.Lease, lease = leaseOf(q.Lease, defaultLease)
 	terms.Limit, limit = limitOf(q.Limit)
 	terms.Caps, caps = capsOf(q.Caps)
 	terms.Pools, pools = engine.NewPools(q.Pools, 1)
-	key, name := engine.NewKey(q.Key...)
-	takes, taken := engine.NewPools(q.Take, 1)
-	counted = protocol.Counted(string(key), takes)
+	var name, taken error
+	target.Key, name = engine.NewKey(q.Key...)
+	target.Takes, taken = engine.NewPools(q.Take, 1)
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
 		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
@@ -119,7 +119,7 @@ func (q *acquireRequest) check() (terms client.Terms, counted string, err error)
 	case q.Priority < 0 || float64(q.Priority) > maxPriority.Seconds():
 		err = &engine.ArgumentError{What: "priority_seconds", Value: float64(q.Priority), Want: "0 … 86400"}
 	}
-	return terms, counted, cmp.Or(lease, limit, caps, pools, err, name, taken, protocol.ValidateCounted(counted), engine.ValidateText("label", q.Label, engine.MaxLabel))
+	return terms, target, cmp.Or(lease, limit, caps, pools, err, name, taken, target.Validate(), engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
 
 // capsOf are the caps of a body. Those that it leaves out are 0.

@@ -103,12 +103,11 @@ func reason(x *semaphore, e client.Event) error {
 	case client.Refused:
 		return errNone
 	case client.TooHeavy:
-		counted, takes := protocol.SplitCounted(e.A.Owner.(*permit).Wish.Key)
-		key := engine.Key(counted)
+		t := e.A.Owner.(*permit).Wish.Target
 		if e.Pool > 0 {
-			return tooMuch(x.name, takes, e.Pool, e.Limit)
+			return tooMuch(x.name, t.Takes, e.Pool, e.Limit)
 		}
-		return tooHeavy(e.A.Weight(), e.Limit, key.First(e.Depth))
+		return tooHeavy(e.A.Weight(), e.Limit, t.Key.First(e.Depth))
 	case client.TooManySets:
 		return errSets
 	case client.NamedForAnother: // at another server

@@ -165,6 +165,8 @@ func checkKey(q *protocol.Request) error {
 	switch {
 	case q.Key == "" && (q.Kind == protocol.SetKey || q.Kind == protocol.UnsetKey):
 		return &engine.ArgumentError{What: "key", Value: "", Want: "a key that is not empty"}
+	case q.Takes != "" && q.Kind != protocol.Ask:
+		return &engine.ArgumentError{What: "pools", Value: string(q.Takes), Want: "none, but in an ask"}
 	case q.Cap < 0 || q.Cap > engine.MaxLimit:
 		return &engine.ArgumentError{What: "cap", Value: q.Cap, Want: "0 … 2147483647"}
 	case q.Share < 0 || q.Share > engine.MaxShare:
@@ -176,14 +178,11 @@ func checkKey(q *protocol.Request) error {
 			caps[i] = 0
 		}
 	}
-	key, least := engine.Key(q.Key).Validate(), 1
-	switch q.Kind {
-	case protocol.Ask:
-		key = protocol.ValidateCounted(q.Key)
-	case protocol.SetLimit:
+	least := 1
+	if q.Kind == protocol.SetLimit {
 		least = 0 // ends a pool
 	}
-	return cmp.Or(caps.Validate(), key, q.Pools.Validate(least))
+	return cmp.Or(caps.Validate(), q.Target.Validate(), q.Pools.Validate(least))
 }
 
 const (

@@ -120,7 +120,7 @@ func (rec *record) code(c *pack.Coder) {
 		c.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
 		pack.Int(c, &q.Behind)
 		pack.Int(c, &q.Token)
-		c.Name(&q.Key)
+		c.Target(&q.Target)
 		for i := range q.Caps {
 			pack.Int(c, &q.Caps[i])
 		}

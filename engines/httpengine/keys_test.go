@@ -130,7 +130,7 @@ func TestAReplyOfAKeyOrAPoolThatNobodyNamed(t *testing.T) {
 		}{{0, 0, true}, {2, 0, true}, {3, 0, false}, {-1, 0, false}, {1 << 30, 0, false}, {0, 2, true}, {0, 3, false}, {0, -1, false}, {0, 1 << 30, false}} {
 			depth, pool = c.depth, c.pool
 			_, err := s.Step(t.Context(), protocol.Call{Number: uint64(number + 1), Requests: []protocol.Request{{
-				Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 2}, Key: "acme\x01alice\x02gpu=1,licence=2", Limit: 3,
+				Kind: protocol.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 2}, Target: protocol.Target{Key: "acme\x01alice", Takes: "gpu=1,licence=2"}, Limit: 3,
 			}}})
 			if c.fits != (err == nil) || err != nil && !errors.Is(err, wire.ErrMalformed) {
 				t.Errorf("a depth of %d, a pool of %d: %v", c.depth, c.pool, err)

@@ -115,8 +115,7 @@ func fits(requests []protocol.Request, answers []protocol.Answer) bool {
 		if d == 0 && p == 0 {
 			continue
 		}
-		key, takes := protocol.SplitCounted(requests[i].Key)
-		if d < 0 || d > len(engine.Key(key).Names()) || p < 0 || p > len(takes.Map()) {
+		if t := &requests[i].Target; d < 0 || d > len(t.Key.Names()) || p < 0 || p > len(t.Takes.Map()) {
 			return false
 		}
 	}

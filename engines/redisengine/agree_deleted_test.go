@@ -53,7 +53,7 @@ func TestDeletedKeysHoldUpNobodyForGood(t *testing.T) {
 		first, open := j.clients[0], protocol.Request{Kind: protocol.SetLimit, Limit: 10_000, Caps: engine.Caps{-1, -1, -1}}
 		step(first, open, protocol.Request{Kind: protocol.Unpause})
 		for _, name := range j.names {
-			step(first, protocol.Request{Kind: protocol.UnsetKey, Key: name})
+			step(first, protocol.Request{Kind: protocol.UnsetKey, Target: protocol.Target{Key: engine.Key(name)}})
 		}
 		for id, value := range b.rdb.HGetAll(ctx, j.keys.state()).Val() {
 			if isTicket(value) {

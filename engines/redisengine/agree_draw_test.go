@@ -50,23 +50,26 @@ func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 	return &who
 }
 
-func (j *judge) key(t *rapid.T) string { return rapid.SampledFrom(j.names).Draw(t, "key") }
-
-// counted is a key, and what is taken of pools.
-func (j *judge) counted(t *rapid.T) string {
-	key := j.key(t)
-	if len(j.takes) == 0 || len(key) > engine.MaxKey/2 {
-		return key
-	}
-	return protocol.Counted(key, rapid.SampledFrom(j.takes).Draw(t, "takes"))
+func (j *judge) key(t *rapid.T) engine.Key {
+	return engine.Key(rapid.SampledFrom(j.names).Draw(t, "key"))
 }
 
-// named is counted for an ask. One for a named permit mostly asks again for the same.
-func (j *judge) named(t *rapid.T, r *protocol.Request) string {
+// target is a key, and what is taken of pools.
+func (j *judge) target(t *rapid.T) (g protocol.Target) {
+	g.Key = j.key(t)
+	if len(j.takes) == 0 || len(g.Key) > engine.MaxKey/2 {
+		return g
+	}
+	g.Takes = rapid.SampledFrom(j.takes).Draw(t, "takes")
+	return g
+}
+
+// named is target for an ask. One for a named permit mostly asks again for the same.
+func (j *judge) named(t *rapid.T, r *protocol.Request) protocol.Target {
 	if was, ok := j.asked[r.ID]; ok && r.Who != nil && !one(t, 6, "another key") {
 		return was
 	}
-	j.asked[r.ID] = j.counted(t)
+	j.asked[r.ID] = j.target(t)
 	return j.asked[r.ID]
 }
 
@@ -160,7 +163,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
-			r.Key, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
+			r.Target, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
 		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
@@ -208,7 +211,7 @@ func (j *judge) quick(t *rapid.T, client string, c protocol.Call) {
 	} else {
 		r.ID, r.Key, r.Caps, r.Pools = j.newID(client), j.key(t), j.caps(t, 0, 3), j.pools(t)
 		if one(t, 4, "takes some") {
-			r.Key = j.counted(t)
+			r.Target = j.target(t)
 		}
 		r.ID.Weight, r.Ticket, r.Wait = rapid.IntRange(1, 2).Draw(t, "weight"), r.Lease/2, one(t, 8, "wait")
 		j.known = append(j.known, r.ID)
@@ -237,7 +240,7 @@ func (j *judge) both(t *rapid.T) {
 				if r.Who != nil {
 					r.Who = j.who(t, r.ID)
 					if len(j.names) > 0 {
-						r.Key, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
+						r.Target, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
 					}
 				}
 				c.Requests = append(c.Requests, r)
@@ -274,9 +277,9 @@ func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 			j.last[client] = j.newID(client)
 			j.known = append(j.known, j.last[client])
 			if len(j.names) > 0 {
-				r.Key = j.names[len(j.known)%len(j.names)]
+				r.Key = engine.Key(j.names[len(j.known)%len(j.names)])
 				if len(j.takes) > 0 {
-					r.Key = protocol.Counted(r.Key, j.takes[len(j.known)%len(j.takes)])
+					r.Takes = j.takes[len(j.known)%len(j.takes)]
 				}
 			}
 		}

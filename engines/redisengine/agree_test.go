@@ -241,20 +241,20 @@ type judge struct {
 	calls    uint64
 	number   uint64
 	clients  []string
-	sessions map[string]*session  // of each client
-	known    []engine.ID          // ids that were used
-	last     map[string]engine.ID // of each client: the id in the last call of all
-	asked    map[engine.ID]string // the key of each id that was asked for
-	others   map[engine.ID]bool   // permits that another client asked for or renewed
-	dead     map[string]bool      // clients without a subscription
-	names    []string             // of keys; empty: a semaphore without keys
-	takes    []engine.Pools       // of pools; empty: there are none
-	there    []engine.Pools       // how much there may be of each
-	calm     bool                 // most calls have one request, and most of these can be granted: the world of the fast path
-	keeps    map[string]keeping   // the right that each client has
-	fences   map[string]fencing   // the fence that each client raised
-	looks    int                  // actions since the state was compared
-	revoked  engine.ID            // what was last to be revoked
+	sessions map[string]*session           // of each client
+	known    []engine.ID                   // ids that were used
+	last     map[string]engine.ID          // of each client: the id in the last call of all
+	asked    map[engine.ID]protocol.Target // the target of each id that was asked for
+	others   map[engine.ID]bool            // permits that another client asked for or renewed
+	dead     map[string]bool               // clients without a subscription
+	names    []string                      // of keys; empty: a semaphore without keys
+	takes    []engine.Pools                // of pools; empty: there are none
+	there    []engine.Pools                // how much there may be of each
+	calm     bool                          // most calls have one request, and most of these can be granted: the world of the fast path
+	keeps    map[string]keeping            // the right that each client has
+	fences   map[string]fencing            // the fence that each client raised
+	looks    int                           // actions since the state was compared
+	revoked  engine.ID                     // what was last to be revoked
 	pipe     redis.Pipeliner
 	verdicts []func(failer) // checks of the replies to the pipeline
 }
@@ -278,7 +278,7 @@ type fencing struct {
 func newJudge(b *bench, crowd bool) *judge {
 	j := &judge{
 		bench: b, keys: keysOf(defaultPrefix, "x"), now: time.Now().UnixMicro(), clients: []string{"pa.1", "pb.1", "pc.1"},
-		sessions: map[string]*session{}, asked: map[engine.ID]string{}, last: map[string]engine.ID{}, others: map[engine.ID]bool{},
+		sessions: map[string]*session{}, asked: map[engine.ID]protocol.Target{}, last: map[string]engine.ID{}, others: map[engine.ID]bool{},
 		dead: map[string]bool{}, keeps: map[string]keeping{}, fences: map[string]fencing{}, pipe: b.rdb.Pipeline(),
 	}
 	if crowd {

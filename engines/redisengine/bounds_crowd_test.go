@@ -168,12 +168,12 @@ func (c *crowd) ask(client, number int, lease time.Duration) protocol.Request {
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
 	if c.keys > 0 {
 		user := (number*len(c.clients) + client) % c.keys
-		r.Key = fmt.Sprint("key ", user)
+		r.Key = engine.Key(fmt.Sprint("key ", user))
 		if c.orgs > 0 {
-			r.Key = fmt.Sprint("org ", user%c.orgs, engine.KeySeparator, r.Key)
+			r.Key = engine.Key(fmt.Sprint("org ", user%c.orgs, engine.KeySeparator)) + r.Key
 		}
 		if len(c.takes) > 0 {
-			r.Key, r.Pools = protocol.Counted(r.Key, c.takes[user%len(c.takes)]), c.pools
+			r.Takes, r.Pools = c.takes[user%len(c.takes)], c.pools
 		}
 	}
 	r.Waited = time.Since(c.began) + time.Hour - time.Duration(number*len(c.clients)+client)*10*time.Millisecond

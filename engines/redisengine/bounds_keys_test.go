@@ -80,7 +80,7 @@ func TestStepsOfPoolsAreBounded(t *testing.T) {
 	}
 	head := session(t, c.engine(), c.name)
 	first := head.request(protocol.Ask, 1, time.Hour)
-	first.Key, first.Pools, first.Limit = protocol.Counted("first", c.pools), c.pools, n
+	first.Target, first.Pools, first.Limit = protocol.Target{Key: "first", Takes: c.pools}, c.pools, n
 	head.do(first)
 	hour := func() time.Duration { return time.Hour }
 	c.measured(fmt.Sprintf("%d of %d keys and %d sets join, %d in a call", n, c.keys, len(c.takes), eachClient), func() { c.askAll(1, hour) })

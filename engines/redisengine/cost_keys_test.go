@@ -33,7 +33,7 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 	e := engineAt(b, server.Addr())
 	ask := func(s *direct, number int, key string, limit int) protocol.Request {
 		r := s.request(protocol.Ask, uint64(number), time.Hour)
-		r.Limit, r.Wait, r.Key, r.Ticket = limit, true, key, 30*time.Minute
+		r.Limit, r.Wait, r.Key, r.Ticket = limit, true, engine.Key(key), 30*time.Minute
 		return r
 	}
 	plain, keyed := session(b, e, "plain"), session(b, e, "keyed")
@@ -147,7 +147,7 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 	var asks, releases []protocol.Request
 	for i := range keys {
 		r := s.request(protocol.Ask, uint64(i+1), time.Hour)
-		r.Limit, r.Wait, r.Key, r.Ticket = keys/2, true, fmt.Sprint("key ", i), time.Hour
+		r.Limit, r.Wait, r.Key, r.Ticket = keys/2, true, engine.Key(fmt.Sprint("key ", i)), time.Hour
 		asks = append(asks, r)
 		releases = append(releases, s.request(protocol.Release, uint64(i+1), 0))
 	}
@@ -209,7 +209,7 @@ func TestACallOfThousandsOfKeys(t *testing.T) {
 	asks := func(d *direct) (all []protocol.Request) {
 		for i := range keys {
 			r := d.request(protocol.Ask, uint64(i+1), time.Hour)
-			r.Key, r.Wait = fmt.Sprint("key ", i), true
+			r.Key, r.Wait = engine.Key(fmt.Sprint("key ", i)), true
 			all = append(all, r)
 		}
 		return all

@@ -25,7 +25,7 @@ func TestUnknownMembersAreDropped(t *testing.T) {
 					d.do(protocol.Request{Kind: protocol.SetLimit, Limit: 1, Pin: true})
 					ask := func(n uint64) protocol.Status {
 						r := d.request(protocol.Ask, n, time.Hour)
-						r.Wait, r.Key = true, keys[min(n, 2)-1]
+						r.Wait, r.Target = true, protocol.ParseTarget(keys[min(n, 2)-1])
 						return d.do(r)[0].Status
 					}
 					want := func(what string, is, want protocol.Status) {

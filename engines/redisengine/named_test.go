@@ -23,8 +23,8 @@ func TestTail(t *testing.T) {
 		{tail: "p1.1\x00\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}},
 	} {
 		for key, entry := range map[string]string{"": "q", "acme": "Qacme\x00"} {
-			if is, who := behind(entry+c.tail, 1); is != key || who != c.who {
-				t.Errorf("%q: %q, %+v; want %q, %+v", entry+c.tail, is, who, key, c.who)
+			if is, who := behind(entry+c.tail, 1); is.Text() != key || who != c.who {
+				t.Errorf("%q: %+v, %+v; want %q, %+v", entry+c.tail, is, who, key, c.who)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func TestARevokedPermitIsReleasedForItsKey(t *testing.T) {
 			t.Errorf("%v of permit %d: %v, want %v", r.Kind, number, got, want)
 		}
 	}
-	ask := protocol.Request{Kind: protocol.Ask, Key: "acme"}
+	ask := protocol.Request{Kind: protocol.Ask, Target: protocol.Target{Key: "acme"}}
 	step(protocol.Request{Kind: protocol.Ask}, 1, protocol.Granted)
 	step(ask, 2, protocol.Granted)
 	step(protocol.Request{Kind: protocol.Revoke}, 2, protocol.Done)

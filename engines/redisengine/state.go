@@ -193,15 +193,16 @@ func isTicket(value string) bool {
 
 // behind reads what follows a permit or ticket, which has size bytes: its key, and the
 // description in the tail of a named one.
-func behind(value string, size int) (key string, who engine.Client) {
+func behind(value string, size int) (target protocol.Target, who engine.Client) {
 	text := value[size:]
 	if value[0] < 'a' {
-		key, text, _ = strings.Cut(text, "\x00")
+		counted, rest, _ := strings.Cut(text, "\x00")
+		target, text = protocol.ParseTarget(counted), rest
 	}
 	_, text, _ = strings.Cut(text, "\x00") // the session
 	_, text, _ = strings.Cut(text, "\x00") // its rival
 	_ = json.Unmarshal([]byte(text), &who) // empty without a tail, and if foreign text cannot be read
-	return key, who
+	return target, who
 }
 
 // permits returns the ids of the permits in a result of HSCAN.
@@ -265,9 +266,7 @@ func (r *reading) decodeKeys(keys any) {
 		case strings.HasPrefix(name, "k") && len(value) >= keySize:
 			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
 			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)
-			if set, key, lane := strings.Cut(k.Name, "\x02"); lane {
-				k.Name, k.Set = key, set
-			}
+			k.Set, k.Name = protocol.CutClass(k.Name)
 			r.Keys = append(r.Keys, k)
 		}
 	}
@@ -302,7 +301,7 @@ func (r *reading) state() engine.State {
 		switch {
 		case isPermit(e.value) && e.end > 0:
 			is.End, is.Token, is.Since, is.Slot, is.Revoked = e.end-later, number(1), number(9)-later, int(number(17)), e.value[0]|0x20 == 'r'
-			is.Key, is.Client = behind(e.value, permitSize)
+			is.Target, is.Client = behind(e.value, permitSize)
 			s.Holders = append(s.Holders, is)
 			if e.end <= r.now {
 				ended += id.Weight // no step has removed it yet
@@ -310,11 +309,10 @@ func (r *reading) state() engine.State {
 		case isTicket(e.value):
 			is.End, is.Place = number(1)-later, number(9)
 			is.Behind = int(binary.LittleEndian.Uint32([]byte(e.value[17:])))
-			is.Key, is.Client = behind(e.value, ticketSize)
+			is.Target, is.Client = behind(e.value, ticketSize)
 			s.Waiters = append(s.Waiters, is)
-			key, _ := protocol.SplitCounted(is.Key)
-			waits[key], waits[key+engine.KeySeparator] = true, true
-			for above := engine.Key(key); above != ""; above = above.Above() {
+			waits[string(is.Key)], waits[string(is.Key)+engine.KeySeparator] = true, true
+			for above := is.Key; above != ""; above = above.Above() {
 				waits[string(above)] = true
 			}
 		}

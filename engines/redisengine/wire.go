@@ -106,7 +106,7 @@ func bits(flags ...bool) (b byte) {
 // namesKeys reports whether a request names a key that shares the semaphore, or sets
 // the cap of keys, or pools.
 func namesKeys(r protocol.Request) bool {
-	return r.Key != "" || r.Pools != "" || r.Caps != engine.Caps{} || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
+	return r.Target != (protocol.Target{}) || r.Pools != "" || r.Caps != engine.Caps{} || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
 }
 
 // aboutPermit reports whether requests of this kind carry the id of a permit.
@@ -152,7 +152,7 @@ func (w *words) encode(c protocol.Call, keep time.Duration) []any {
 		for i := range n {
 			switch r := &rest[i]; {
 			case t.kind == protocol.SetKey || t.kind == protocol.UnsetKey:
-				w.buf = appendName(w.buf, r.Key)
+				w.buf = appendName(w.buf, string(r.Key))
 			case t.kind == protocol.Report:
 				w.buf = appendTotals(w.buf, r.Totals)
 			case t.kind == protocol.SetLimit && r.Auto != nil:
@@ -164,7 +164,7 @@ func (w *words) encode(c protocol.Call, keep time.Duration) []any {
 					w.buf = appendClient(w.buf, r.Who)
 				}
 				if t.kind != protocol.Ask {
-					w.buf = appendName(w.buf, r.Key)
+					w.buf = appendName(w.buf, r.Target.Text())
 				}
 			case (t.kind == protocol.Renew || t.kind == protocol.Release) && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))

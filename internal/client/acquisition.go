@@ -5,6 +5,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/enum"
+	"sema/internal/protocol"
 )
 
 // State is how far an acquisition is.
@@ -26,9 +27,10 @@ func (s State) String() string {
 // Acquisition is a caller's way to a permit, from its wish to the permit's end.
 // The zero value is ready for Machine.Acquire, AcquireAs or Resume.
 type Acquisition struct {
-	Owner any    // the machine's owner may keep here what it needs
-	Key   string // whose permit it is to be; see protocol.Request. It is set before Acquire
-	Label string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
+	Owner any // the machine's owner may keep here what it needs
+
+	protocol.Target        // what its permit is to count for. It is set before Acquire
+	Label           string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
 
 	// Priority is how much longer its caller counts as having waited, for its place among those of
 	// its key. It is set before Acquire.

@@ -114,7 +114,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 			a.came += now - sent
 		}
 		if a != nil && a.waiting {
-			l := m.lines.of(c.key)
+			l := m.lines.of(c.target)
 			l.place(c, answer.Ahead)
 			if e, refused := m.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
 				m.refuse(c, e, true)
@@ -136,7 +136,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		}
 		m.schedule(c.due)
 		if !c.named() {
-			m.lines.of(c.key).ahead = answer.Ahead
+			m.lines.of(c.target).ahead = answer.Ahead
 		}
 		if a != nil { // it is not spare
 			m.queued(a, answer.Ahead)
@@ -158,7 +158,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		}
 		heavy := Event{Reason: TooHeavy, Limit: limit, Depth: answer.Depth, Pool: pool}
 		m.refuse(c, heavy, false)
-		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Key == c.key && (pool > 0 || a.weight > limit) })
+		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Target == c.target && (pool > 0 || a.weight > limit) })
 	case protocol.TooMany:
 		m.refuse(c, Event{Reason: TooManySets}, false)
 	case protocol.InUse:

@@ -9,7 +9,7 @@ import "time"
 // in line, and the ticket of that one to the caller that the permit was asked for.
 func (m *Machine) deliver(now time.Duration, c *claim) {
 	m.unlist(c)
-	l := m.lines.of(c.key)
+	l := m.lines.of(c.target)
 	mine, first := c.holder, l.oldest(c.id.Weight)
 	if first != nil && first != mine && (mine == nil && !l.mixed || mine != nil && mine.waiting) {
 		ticket := first.claim
@@ -46,12 +46,12 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 // always given back: it would overtake others.
 func (m *Machine) free(now time.Duration, c *claim) {
 	c.holder = nil
-	l, keeps := m.lines.of(c.key), m.keeping.may
+	l, keeps := m.lines.of(c.target), m.keeping.may
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
 	case a != nil && a.Label == c.label && !l.mixed && c.lined() && keeps:
 		m.move(a, c)
-	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.key) < m.limit():
+	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.target) < m.limit():
 		m.putAside(c, now+min(m.askEvery(c)/looksPerAsk, maxSpare))
 	default:
 		m.drop(c)

@@ -1,19 +1,23 @@
 package client
 
-import "fmt"
+import (
+	"fmt"
+
+	"sema/internal/protocol"
+)
 
 // Audit compares what the machine keeps twice: the callers of each line, the first one
 // without a claim, and the weight of the tickets. It is for tests and the simulator.
 func (m *Machine) Audit() error {
-	weight, tickets := map[string]int{}, map[string]int{}
+	weight, tickets := map[protocol.Target]int{}, map[protocol.Target]int{}
 	for i, c := range m.all {
 		if int(c.index) != i || m.find(c.id) != c {
 			return fmt.Errorf("%v is not where it should be", c.id)
 		}
 		if c.lined() {
-			weight[c.key] += c.id.Weight
+			weight[c.target] += c.id.Weight
 			if c.stage == queued {
-				tickets[c.key]++
+				tickets[c.target]++
 			}
 		}
 	}
@@ -22,13 +26,13 @@ func (m *Machine) Audit() error {
 		lines = append(lines, l)
 	}
 	for _, l := range lines {
-		if err := l.audit(weight[l.key], tickets[l.key]); err != nil {
-			return fmt.Errorf("key %q: %w", l.key, err)
+		if err := l.audit(weight[l.target], tickets[l.target]); err != nil {
+			return fmt.Errorf("%v: %w", l.target, err)
 		}
-		delete(weight, l.key)
+		delete(weight, l.target)
 	}
-	for key := range weight {
-		return fmt.Errorf("key %q has tickets, and no line", key)
+	for target := range weight {
+		return fmt.Errorf("%v has tickets, and no line", target)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (s *sender) tellBehind(now time.Duration) {
 		if it.claim == nil || !it.claim.lined() {
 			continue
 		}
-		l := s.lines.of(it.claim.key)
+		l := s.lines.of(it.claim.target)
 		if !l.tells() {
 			l.teller = it.claim
 		}
@@ -202,7 +202,7 @@ func (s *sender) takeFresh(now time.Duration) {
 			n++
 		case next != nil:
 			c = s.claims.claim(next)
-			s.lines.findNext(s.lines.of(next.Key))
+			s.lines.findNext(s.lines.of(next.Target))
 		}
 		if c == nil {
 			break
@@ -224,7 +224,7 @@ func (s *sender) takeFresh(now time.Duration) {
 func (s *sender) askFor(now time.Duration, c *claim) protocol.Request {
 	lease, a := s.lease(c), c.holder
 	r := protocol.Request{
-		Kind: protocol.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, Caps: s.terms(c).Caps, Pools: s.terms(c).Pools, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
+		Kind: protocol.Ask, ID: c.id, Target: c.target, Limit: s.terms(c).Limit, Caps: s.terms(c).Caps, Pools: s.terms(c).Pools, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
 		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
 	if c.named() {

@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/enum"
+	"sema/internal/protocol"
 )
 
 // claim is what the client has at the engine under one id, or wants to have: a
@@ -15,9 +16,9 @@ import (
 // permit may pass from caller to caller. A claim that its caller named is that
 // caller's to the end.
 type claim struct {
-	id    engine.ID
-	key   string
-	label string // the engine has been told, or will be
+	id     engine.ID
+	target protocol.Target
+	label  string // the engine has been told, or will be
 
 	priority time.Duration // of the caller that the ticket was last asked for
 
@@ -158,8 +159,8 @@ func isPermit(c *claim) bool { return c.stage == held }
 func isTicket(c *claim) bool { return c.stage <= queued }
 
 // ticketOf picks those of a key.
-func ticketOf(key string) func(*claim) bool {
-	return func(c *claim) bool { return c.key == key && isTicket(c) }
+func ticketOf(target protocol.Target) func(*claim) bool {
+	return func(c *claim) bool { return c.target == target && isTicket(c) }
 }
 
 // claims are what the engine has for this client.
@@ -181,8 +182,8 @@ type claims struct {
 func (cs *claims) claim(a *Acquisition) *claim {
 	cs.number++
 	c := &claim{
-		id:  engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
-		key: a.Key, label: a.Label, priority: a.Priority, stage: wished, once: !a.wait, due: never, slot: -1,
+		id:     engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
+		target: a.Target, label: a.Label, priority: a.Priority, stage: wished, once: !a.wait, due: never, slot: -1,
 	}
 	cs.pair(a, c)
 	cs.add(c)
@@ -310,9 +311,9 @@ func (cs *claims) unlist(c *claim) {
 }
 
 // spares is how many tickets of a key are put aside.
-func (cs *claims) spares(key string) (n int) {
+func (cs *claims) spares(target protocol.Target) (n int) {
 	for _, c := range cs.idle {
-		if c.key == key && isTicket(c) {
+		if c.target == target && isTicket(c) {
 			n++
 		}
 	}
@@ -334,7 +335,7 @@ func (cs *claims) takeSpare(l *line, weight int, label string) *claim {
 		return nil // it would pass those of another weight
 	}
 	for _, c := range cs.idle {
-		if isTicket(c) && c.key == l.key && c.label == label && c.id.Weight == weight {
+		if isTicket(c) && c.target == l.target && c.label == label && c.id.Weight == weight {
 			cs.unlist(c)
 			return c
 		}
@@ -345,7 +346,7 @@ func (cs *claims) takeSpare(l *line, weight int, label string) *claim {
 // move gives a ticket to another caller of the line.
 func (cs *claims) move(a *Acquisition, c *claim) {
 	cs.pair(a, c)
-	l := cs.lines.of(a.Key)
+	l := cs.lines.of(a.Target)
 	cs.lines.findNext(l)
 	if a.state == Asking && c.stage == queued {
 		cs.lines.queued(a, l.ahead)

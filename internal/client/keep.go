@@ -129,7 +129,7 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.mayLeave(now, c) {
 		return false
 	}
-	first, others := m.lines.of(c.key).first, len(m.lines.lists[busy])
+	first, others := m.lines.of(c.target).first, len(m.lines.lists[busy])
 	if first != nil {
 		others--
 	}
@@ -166,7 +166,7 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 	for i := len(m.idle) - 1; i >= 0; i-- {
 		c := m.idle[i]
-		if isPermit(c) && c.key == a.Key && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
+		if isPermit(c) && c.target == a.Target && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
 			m.unlist(c)
 			m.passOn(now, c, a)
 			return true

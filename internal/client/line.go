@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
-// line is the callers of one key that wait, in the order in which they came. Those
-// before next have claims. Callers without keys are in the line of the key "".
+// line is the callers of one target that wait, in the order in which they came. Those
+// before next have claims.
 type line struct {
-	key         string
+	target      protocol.Target
 	first, last *Acquisition
 	length      int
 	wanted      int          // the weight of the callers
@@ -27,12 +28,12 @@ type line struct {
 	at          [2]int // one more than its place in each list of lines; 0: none
 }
 
-// lines are those of all keys.
+// lines are those of all targets.
 type lines struct {
 	*shared
 
-	plain  line             // of the key ""
-	others map[string]*line // that have callers, or claims
+	plain  line                      // of the zero target
+	others map[protocol.Target]*line // that have callers, or claims
 	lists  [2][]*line
 	moved  bool // some tickets are for other callers than the engine knows of
 }
@@ -44,18 +45,18 @@ const (
 	behind
 )
 
-// of is the line of a key.
-func (ls *lines) of(key string) *line {
-	if key == "" {
+// of is the line of a target.
+func (ls *lines) of(target protocol.Target) *line {
+	if target == (protocol.Target{}) {
 		return &ls.plain
 	}
-	l := ls.others[key]
+	l := ls.others[target]
 	if l == nil {
-		l = &line{key: key}
+		l = &line{target: target}
 		if ls.others == nil {
-			ls.others = map[string]*line{}
+			ls.others = map[protocol.Target]*line{}
 		}
-		ls.others[key] = l
+		ls.others[target] = l
 	}
 	return l
 }
@@ -66,7 +67,7 @@ func (ls *lines) note(l *line) {
 	ls.list(busy, l, l.length > 0)
 	ls.list(behind, l, l.next != nil)
 	if l.length == 0 && l.weight == 0 && l != &ls.plain {
-		delete(ls.others, l.key)
+		delete(ls.others, l.target)
 	}
 }
 
@@ -75,7 +76,7 @@ func (ls *lines) change(c *claim, weight, tickets int) {
 	if weight == 0 && tickets == 0 {
 		return
 	}
-	l := ls.of(c.key)
+	l := ls.of(c.target)
 	l.weight += weight
 	l.tickets += tickets
 	ls.note(l)
@@ -160,12 +161,12 @@ func (l *line) oldest(weight int) *Acquisition {
 	return nil
 }
 
-// Behind is how many callers of a key wait without a ticket.
-func (ls *lines) Behind(key string) int {
-	if l := ls.others[key]; l != nil {
+// Behind is how many callers of a target wait without a ticket.
+func (ls *lines) Behind(target protocol.Target) int {
+	if l := ls.others[target]; l != nil {
 		return l.behind()
 	}
-	if key == "" {
+	if target == (protocol.Target{}) {
 		return ls.plain.behind()
 	}
 	return 0
@@ -223,10 +224,10 @@ func (ls *lines) nextWithout() (first *Acquisition) {
 
 // join puts a caller into its line.
 func (m *Machine) join(a *Acquisition) {
-	l := m.lines.of(a.Key)
+	l := m.lines.of(a.Target)
 	if l.last != nil && l.last.weight != a.weight {
 		l.mixed = true
-		m.returnIdle(ticketOf(l.key))
+		m.returnIdle(ticketOf(l.target))
 	}
 	l.add(a)
 	if a.later != nil {
@@ -237,7 +238,7 @@ func (m *Machine) join(a *Acquisition) {
 			m.move(a, c)
 			return
 		}
-		m.returnIdle(ticketOf(l.key)) // of another weight: they would be before it in the queue
+		m.returnIdle(ticketOf(l.target)) // of another weight: they would be before it in the queue
 		l.next = a
 	}
 	m.lines.note(l)
@@ -271,7 +272,7 @@ func (ls *lines) leaveLine(a *Acquisition) {
 	if !a.waiting {
 		return
 	}
-	l := ls.of(a.Key)
+	l := ls.of(a.Target)
 	if l.untold == a {
 		l.untold = a.later
 	}

@@ -25,7 +25,7 @@ func (ls *lines) caller(came time.Duration, a Acquisition) *Acquisition {
 	if a.weight == 0 {
 		a.weight = 1
 	}
-	l := ls.of(a.Key)
+	l := ls.of(a.Target)
 	l.add(&a)
 	if l.next == nil || a.before(l.next) {
 		l.next = &a
@@ -58,7 +58,7 @@ func TestTheOrderOfALine(t *testing.T) {
 			names[ls.caller(x.came, Acquisition{Priority: x.start})] = x.name
 		}
 		var got []string
-		for a := ls.of("").first; a != nil; a = a.later {
+		for a := ls.of(protocol.Target{}).first; a != nil; a = a.later {
 			got = append(got, names[a])
 		}
 		if !slices.Equal(got, c.want) {
@@ -80,7 +80,7 @@ func TestHowManyTicketsALineHas(t *testing.T) {
 	} {
 		ls, _, _, _ := parts(Config{Terms: Terms{Limit: c.limit}})
 		for i := range c.lines {
-			ls.caller(time.Duration(i+1), Acquisition{Key: string(rune('a' + i))})
+			ls.caller(time.Duration(i+1), Acquisition{Target: protocol.Target{Key: engine.Key(rune('a' + i))}})
 		}
 		if got := ls.mostTickets(); got != c.want {
 			t.Errorf("limit %d, %d lines: %d, want %d", c.limit, c.lines, got, c.want)
@@ -91,11 +91,11 @@ func TestHowManyTicketsALineHas(t *testing.T) {
 // A line that nobody waits in, and that has no claims, is forgotten.
 func TestLinesOfNobodyAreForgotten(t *testing.T) {
 	ls, cs, _, _ := parts(Config{Terms: Terms{Limit: 1}})
-	a := ls.caller(1, Acquisition{Key: "k"})
+	a := ls.caller(1, Acquisition{Target: protocol.Target{Key: "k"}})
 	c := cs.claim(a)
-	ls.findNext(ls.of("k"))
+	ls.findNext(ls.of(protocol.Target{Key: "k"}))
 	ls.leaveLine(a)
-	if ls.others["k"] == nil {
+	if ls.others[protocol.Target{Key: "k"}] == nil {
 		t.Error("the line is forgotten, and has a claim")
 	}
 	cs.end(c)

@@ -102,7 +102,7 @@ func New(cfg Config) *Machine {
 // it queues if there is none now.
 func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bool) {
 	m.begin(now, a, weight, wait)
-	switch first := m.lines.of(a.Key).first; {
+	switch first := m.lines.of(a.Target).first; {
 	case m.closed:
 		m.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):

@@ -345,7 +345,7 @@ func TestAHandOffOfManyGoesOnWithOneAskEach(t *testing.T) {
 	s := begin(t, nil)
 	other := s.hold()
 	for i := range n {
-		a := &Acquisition{Key: fmt.Sprint(i)}
+		a := &Acquisition{Target: protocol.Target{Key: engine.Key(fmt.Sprint(i))}}
 		s.m.Acquire(s.now, a, 1, true)
 	}
 	deliver := func() (requests int) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Names are the permits of callers that name them, as one server has them: which
@@ -109,8 +110,8 @@ func (n *Names) Forget() {
 // Wish is what a caller wants that names its permit.
 type Wish struct {
 	Terms
-	ID   engine.ID // the same each time the caller asks; see protocol.Request.Who
-	Key  string
+	protocol.Target
+	ID   engine.ID     // the same each time the caller asks; see protocol.Request.Who
 	Who  engine.Client // for the eyes of operators
 	Wait bool          // queue if need be
 }
@@ -126,7 +127,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	c := &claim{id: w.ID, key: w.Key, stage: wished, wish: w, once: !w.Wait, due: never, slot: -1}
+	c := &claim{id: w.ID, target: w.Target, stage: wished, wish: w, once: !w.Wait, due: never, slot: -1}
 	m.pair(a, c)
 	m.add(c)
 	m.fresh = append(m.fresh, c)

@@ -60,7 +60,7 @@ func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int)
 
 // refuseNext reports whether a caller is refused that would join a line that waits.
 func (ls *lines) refuseNext(now time.Duration, a *Acquisition) bool {
-	l := ls.of(a.Key)
+	l := ls.of(a.Target)
 	before := l.before()
 	if a.Priority > 0 { // the engine says how many of other clients are before it
 		before = 0
@@ -105,7 +105,7 @@ func (ls *lines) served(now time.Duration, a *Acquisition) {
 	if !a.waiting {
 		return
 	}
-	l := ls.of(a.Key)
+	l := ls.of(a.Target)
 	l.served += a.weight
 	if a.state == Waiting {
 		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(int(a.others)))

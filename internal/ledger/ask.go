@@ -64,16 +64,16 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 // contradiction is the answer to an ask that is too heavy for the limits that it brings, or that names another key than
 // its permit has; its status is 0 if there is none.
 func (l *Ledger) contradiction(r *protocol.Request) (a protocol.Answer) {
-	g, e := targetOf(r.Key), l.entry(r.ID)
+	e := l.entry(r.ID)
 	switch {
-	case e != nil && r.Who != nil && e.target() != g:
+	case e != nil && r.Who != nil && e.target() != r.Target:
 		return protocol.Answer{Status: protocol.InUse}
 	case e != nil || !l.setsLimits(r):
 		return a
 	case r.ID.Weight > r.Limit:
 		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit}
 	}
-	if at, amount := tooSmall(g.takes, r.Pools.Of); at > 0 {
+	if at, amount := tooSmall(r.Takes, r.Pools.Of); at > 0 {
 		return protocol.Answer{Status: protocol.TooHeavy, Bound: amount, Pool: at}
 	}
 	return a
@@ -94,7 +94,7 @@ func (l *Ledger) open(now int64, r *protocol.Request) {
 		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
 	}
 	l.remember(now, r.Lease)
-	if targetOf(r.Key) != (target{}) {
+	if r.Target != (protocol.Target{}) {
 		l.nameKeys()
 	}
 }

@@ -99,7 +99,7 @@ func (s *Snapshot) codeKeys(c *pack.Coder) {
 // code is what permits and tickets have both.
 func (r *Recorded) code(c *pack.Coder, base int64) {
 	c.ID(&r.ID)
-	c.Name(&r.Key)
+	c.Target(&r.Target)
 	pack.From(c, &r.End, base)
 	c.Name(&r.Via)
 	c.Name(&r.Rival)

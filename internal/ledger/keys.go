@@ -57,20 +57,6 @@ type tree struct {
 	amounts engine.Pools // how much there is of each pool
 }
 
-// target is what a permit counts for. Requests and snapshots have it as one text: only targetOf and text
-// know that.
-type target struct {
-	key   string
-	takes engine.Pools
-}
-
-func targetOf(text string) (g target) {
-	g.key, g.takes = protocol.SplitCounted(text)
-	return g
-}
-
-func (g target) text() string { return protocol.Counted(g.key, g.takes) }
-
 // demand is what a permit takes: weight at each key of its path, and amounts of pools.
 type demand struct {
 	key    *key
@@ -80,7 +66,9 @@ type demand struct {
 }
 
 // target is what a demand was made of.
-func (d *demand) target() target { return target{d.key.name, d.takes} }
+func (d *demand) target() protocol.Target {
+	return protocol.Target{Key: engine.Key(d.key.name), Takes: d.takes}
+}
 
 // leaf is where the callers of a key queue.
 func (k *key) leaf() *key {
@@ -121,13 +109,12 @@ func (l *Ledger) demandOf(r *protocol.Request) demand {
 	if t := l.tickets[r.ID]; t != nil {
 		return t.demand
 	}
-	g := targetOf(r.Key)
-	d := demand{weight: r.ID.Weight, takes: g.takes, set: g.takes.Names()}
+	d := demand{weight: r.ID.Weight, takes: r.Takes, set: r.Takes.Names()}
 	if !l.keys.on {
 		d.key = l.key("")
 		return d
 	}
-	d.key = l.inUse(g.key)
+	d.key = l.inUse(string(r.Key))
 	if k := d.key; k.held == 0 && k.depth > 0 && !k.waits() {
 		k.own = nil // nobody is below it any more
 	}
@@ -220,7 +207,7 @@ func (l *Ledger) setKey(now int64, r *protocol.Request) protocol.Answer {
 		return protocol.Answer{Status: protocol.Gone}
 	}
 	l.nameKeys()
-	k := l.key(r.Key)
+	k := l.key(string(r.Key))
 	had := bit(k.ruled)
 	if r.Kind == protocol.SetKey {
 		k.ruled, k.cap, k.share = true, cmp.Or(r.Cap, k.cap), cmp.Or(r.Share, k.share)

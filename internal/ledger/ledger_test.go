@@ -24,13 +24,13 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 
 		deaf := map[string]bool{}
 		watched := rapid.Bool().Draw(t, "watched")
-		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}, {"", "x", "x\x01y", "x\x01z", "x\x01y\x01z", "y\x01z"}}).Draw(t, "keys")
+		keys := rapid.SampledFrom([][]engine.Key{{""}, {"", "x", "y", "z"}, {"", "x", "x\x01y", "x\x01z", "x\x01y\x01z", "y\x01z"}}).Draw(t, "keys")
 		takes, pools := []engine.Pools{""}, []engine.Pools{""}
 		if rapid.Bool().Draw(t, "pools") {
 			takes, pools = []engine.Pools{"", "", "gpu=1", "gpu=2", "db=1", "db=1,gpu=1"}, []engine.Pools{"gpu=2", "db=1,gpu=3", "db=2,gpu=2"}
 		}
-		key := func() string {
-			return protocol.Counted(rapid.SampledFrom(keys).Draw(t, "key"), rapid.SampledFrom(takes).Draw(t, "takes"))
+		target := func() protocol.Target {
+			return protocol.Target{Key: rapid.SampledFrom(keys).Draw(t, "key"), Takes: rapid.SampledFrom(takes).Draw(t, "takes")}
 		}
 		equip := func(l *Ledger) *Ledger { // sets the functions of the engine
 			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
@@ -71,9 +71,9 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 					protocol.Revoke, protocol.Revoke, protocol.SetLimit, protocol.UnsetLimit, protocol.Remove, protocol.Pause, protocol.Unpause, protocol.Unpause,
 					protocol.SetKey, protocol.UnsetKey,
 				}).Draw(t, "kind"),
-				Key:   key(),
-				ID:    engine.ID{Client: caller, Number: uint64(n), Weight: 1 + n%3, Slot: n%2 == 0},
-				Limit: 4, Lease: 20 * time.Millisecond,
+				Target: target(),
+				ID:     engine.ID{Client: caller, Number: uint64(n), Weight: 1 + n%3, Slot: n%2 == 0},
+				Limit:  4, Lease: 20 * time.Millisecond,
 			}
 			if oneIn("another's", 6) {
 				r.ID.Client = client()
@@ -100,10 +100,10 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				}
 				r.Mine = (r.Kind == protocol.Release || r.Kind == protocol.Renew) && oneIn("mine", 2)
 			case protocol.SetKey:
-				r.Key, _ = protocol.SplitCounted(r.Key)
+				r.Takes = ""
 				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
 			case protocol.UnsetKey:
-				r.Key, _ = protocol.SplitCounted(r.Key)
+				r.Takes = ""
 			case protocol.SetLimit:
 				r.Caps = caps(-1)
 				if len(pools) > 1 {
@@ -278,8 +278,8 @@ func TestKeysWithoutSeatsAreListedOnce(t *testing.T) {
 	id := func(n uint64) engine.ID { return engine.ID{Client: "c", Number: n, Weight: 1} }
 	st := Load(Snapshot{
 		Limit: 2, Keep: 1 << 60, Keyed: true, Seq: 7,
-		Holders: []Recorded{{ID: id(1), Key: "a", End: 1000, Slot: -1}, {ID: id(2), Key: "b", End: 5, Slot: -1}},
-		Waiters: []Recorded{{ID: id(3), Key: "a", Place: 2, End: 1000}, {ID: id(4), Key: "b", Place: 3, End: 1000}},
+		Holders: []Recorded{{ID: id(1), Target: protocol.Target{Key: "a"}, End: 1000, Slot: -1}, {ID: id(2), Target: protocol.Target{Key: "b"}, End: 5, Slot: -1}},
+		Waiters: []Recorded{{ID: id(3), Target: protocol.Target{Key: "a"}, Place: 2, End: 1000}, {ID: id(4), Target: protocol.Target{Key: "b"}, Place: 3, End: 1000}},
 		Keys:    []RecordedKey{{Name: "a"}, {Name: "b"}},
 	}).State(10)
 	var got []string

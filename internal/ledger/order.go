@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // This file says who is next, and keeps the lists from which that is read.
@@ -69,10 +70,7 @@ func (c *class) pools() []string {
 
 // text orders classes where nothing else does, as the Lua does: by set and key.
 func (c *class) text() string {
-	if c.set == "" {
-		return c.key.name
-	}
-	return c.set + "\x02" + c.key.name
+	return protocol.ClassText(c.set, c.key.name)
 }
 
 // head is the ticket of a class that is served first; nil: all below it are blocked.

@@ -24,9 +24,9 @@ func (b *bench) step(r protocol.Request) (is protocol.Status, grants []uint64) {
 	return reply.Answers[0].Status, grants
 }
 
-func (b *bench) ask(number uint64, key string, takes engine.Pools, weight int) protocol.Status {
+func (b *bench) ask(number uint64, key engine.Key, takes engine.Pools, weight int) protocol.Status {
 	is, _ := b.step(protocol.Request{
-		Kind: protocol.Ask, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Key: protocol.Counted(key, takes),
+		Kind: protocol.Ask, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Target: protocol.Target{Key: key, Takes: takes},
 		Limit: 20, Lease: time.Minute, Ticket: time.Minute, Wait: true,
 	})
 	return is
@@ -37,9 +37,9 @@ func (b *bench) ask(number uint64, key string, takes engine.Pools, weight int) p
 func TestAKeyPaysForTheTicketThatWasServed(t *testing.T) {
 	b := &bench{}
 	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "gpu=1"})
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01k", Cap: 2})
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Share: 1000})
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "q", Share: 1000})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p\x01k"}, Cap: 2})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p"}, Share: 1000})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "q"}, Share: 1000})
 	if is := b.ask(1, "x", "gpu=1", 1); is != protocol.Granted {
 		t.Fatal(is)
 	}
@@ -96,9 +96,9 @@ func TestSetsOfTheDeadMakeRoom(t *testing.T) {
 func TestATicketAboveItsCapIsDroppedBelowAFullKey(t *testing.T) {
 	b := &bench{}
 	b.ask(1, "p\x01k", "", 3)
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Cap: 4})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p"}, Cap: 4})
 	b.ask(2, "p\x01k", "", 2)
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01k", Cap: 1})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p\x01k"}, Cap: 1})
 	if b.Waits(engine.ID{Client: "c", Number: 2, Weight: 2}) {
 		t.Error("it waits")
 	}
@@ -109,8 +109,8 @@ func TestATicketAboveItsCapIsDroppedBelowAFullKey(t *testing.T) {
 func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
 	b := &bench{}
 	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "gpu=1"})
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p", Cap: 4})
-	b.step(protocol.Request{Kind: protocol.SetKey, Key: "p\x01z", Cap: 4})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p"}, Cap: 4})
+	b.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: "p\x01z"}, Cap: 4})
 	b.ask(1, "p\x01k", "", 1)
 	b.ask(2, "p\x01z", "gpu=1", 1)
 	b.step(protocol.Request{Kind: protocol.Pause})

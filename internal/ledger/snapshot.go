@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Snapshot is a ledger as plain data, for engines that keep it outside of
@@ -53,10 +54,10 @@ type RecordedKey struct {
 
 // Recorded is a permit or a ticket.
 type Recorded struct {
-	ID       engine.ID
-	Key      string // and what it takes of pools, see protocol.Counted
-	End      int64  // of the lease, or of the ticket
-	Since    int64  // holders: the grant
+	ID engine.ID
+	protocol.Target
+	End      int64 // of the lease, or of the ticket
+	Since    int64 // holders: the grant
 	Token    int64
 	Slot     int // holders: -1 for none
 	Revoked  bool
@@ -202,13 +203,12 @@ func Load(s Snapshot) *Ledger {
 
 // record is an entry as data, and recorded the reverse.
 func (e *entry) record() Recorded {
-	return Recorded{ID: e.id, Key: e.target().text(), End: e.end, Detached: e.detached, Via: e.via, Rival: e.rival, Client: e.who}
+	return Recorded{ID: e.id, Target: e.target(), End: e.end, Detached: e.detached, Via: e.via, Rival: e.rival, Client: e.who}
 }
 
 func (l *Ledger) recorded(r *Recorded) entry {
-	g := targetOf(r.Key)
 	return entry{
-		id: r.ID, demand: demand{key: l.inUse(g.key), weight: r.ID.Weight, takes: g.takes, set: g.takes.Names()},
+		id: r.ID, demand: demand{key: l.inUse(string(r.Key)), weight: r.ID.Weight, takes: r.Takes, set: r.Takes.Names()},
 		end: r.End, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 	}
 }

@@ -81,10 +81,9 @@ type Request struct {
 	ID    engine.ID // of the permit: Ask, Renew, Release, Revoke
 	Limit int       // Ask: stored if the semaphore has none; see Newest. SetLimit: the new limit; 0 leaves it as it is
 
-	// Key is the key of the semaphore that the permit counts for, "" for a semaphore without keys; and what
-	// the permit takes of pools, see Counted. A repeated Ask uses the key of the first Ask under its
-	// id. SetKey, UnsetKey: the key whose rule changes.
-	Key string
+	// Target is what the permit counts for. A repeated Ask uses the target of the first Ask under its id.
+	// SetKey, UnsetKey: the key whose rule changes.
+	Target
 
 	Caps  engine.Caps  // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
 	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one

@@ -91,7 +91,7 @@ func (c *coder) request(r *protocol.Request, own string) {
 	c.bits(10, &r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest)
 	c.int(11, &r.Behind)
 	c.int64(12, &r.Token)
-	c.text(14, &r.Key)
+	c.text(14, (*string)(&r.Key))
 	c.int(15, &r.Caps[0])
 	c.int(16, &r.Cap)
 	c.int(17, &r.Share)
@@ -108,6 +108,7 @@ func (c *coder) request(r *protocol.Request, own string) {
 	c.int(20, &r.Caps[1])
 	c.int(21, &r.Caps[2])
 	c.text(22, (*string)(&r.Pools))
+	c.text(23, (*string)(&r.Takes))
 	optional(c, 13, &r.Who, c.client)
 }
 

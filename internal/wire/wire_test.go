@@ -162,7 +162,7 @@ func TestMalformed(t *testing.T) {
 func FuzzReadStep(f *testing.F) {
 	f.Add(wire.AppendStep(nil, &wire.Step{
 		Client: "http.local.a.1", Open: &wire.Open{Name: "x", Was: []wire.Life{{As: "m1", Upto: 3}}},
-		Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true, Key: "acme\x01alice", Caps: engine.Caps{3, 2, 1}}}},
+		Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true, Target: protocol.Target{Key: "acme\x01alice", Takes: "gpu=1"}, Caps: engine.Caps{3, 2, 1}}}},
 	}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := readStep(text)

@@ -388,7 +388,7 @@ func (s *site) ask(name string, limit, perKey int, keys ...string) (release func
 	}
 	var asks []protocol.Request
 	for i, key := range keys {
-		asks = append(asks, protocol.Request{Kind: protocol.Ask, ID: id(i), Limit: limit, Caps: engine.Caps{perKey}, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true})
+		asks = append(asks, protocol.Request{Kind: protocol.Ask, ID: id(i), Limit: limit, Caps: engine.Caps{perKey}, Target: protocol.Target{Key: engine.Key(key)}, Lease: time.Hour, Ticket: time.Hour, Wait: true})
 	}
 	step(asks...)
 	return func(n int) { step(protocol.Request{Kind: protocol.Release, ID: id(n)}) }

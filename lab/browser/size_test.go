@@ -30,9 +30,9 @@ func (s *site) crowd(name string, limit, callers int, keyed bool) {
 			Who: &engine.Client{Host: "ip-10-0-12-34.eu-central-1.compute.internal", PID: 1234567, Caller: uuid(i), Label: "nightly import of all that the vendors sent during the day, and of what they sent again"},
 		}
 		if keyed {
-			r.Key, r.Caps = uuid(i%60), engine.Caps{5, 2}
+			r.Key, r.Caps = engine.Key(uuid(i%60)), engine.Caps{5, 2}
 			if i%2 == 0 { // below another
-				r.Key += engine.KeySeparator + uuid(60+i%60)
+				r.Key += engine.Key(engine.KeySeparator + uuid(60+i%60))
 			}
 		}
 		if i == 0 {

@@ -238,7 +238,7 @@ func (k *checker) earlier(other, c *caller) bool {
 	if k.w.lanes() && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
-	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && !k.w.server.ledger.TooHeavy(other.Key, other.weight) && !n.plan.unfair &&
+	return other.Target == c.Target && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && !k.w.server.ledger.TooHeavy(other.Target, other.weight) && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.mayBePassed(n, other) && k.calm() < other.came
 }
 
@@ -329,11 +329,11 @@ func (k *checker) beside(c *caller) {
 		return
 	}
 	w.server.ledger.EachInTurn(func(leaf *lane, first engine.ID) {
-		key := leaf.counted()
-		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
+		target := leaf.target()
+		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Target == target && o.State() == client.Waiting })
 		since := max(k.turns[leaf.name()], k.lately)
-		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
-			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
+		if waits && target != c.Target && first.Client == c.n.client && w.now-since > 2*k.messages() {
+			w.fail("share: %v is passed on, and %v of its process has waited in turn for %v", c.Acquisition.ID(), target, micros(w.now-since))
 		}
 	})
 }
@@ -341,7 +341,7 @@ func (k *checker) beside(c *caller) {
 // within looks whether a process serves its callers in the order they came.
 func (k *checker) within(c *caller) {
 	for _, other := range c.n.callers {
-		if c.Key == other.Key && !c.try && !other.try && !other.held && other.weight == c.weight && other.order() < c.order() && !c.n.plan.unfair {
+		if c.Target == other.Target && !c.try && !other.try && !other.held && other.weight == c.weight && other.order() < c.order() && !c.n.plan.unfair {
 			k.w.fail("order: %v of %s is served before %v", c.Came(), c.n.client, other.Came())
 		}
 	}
@@ -384,8 +384,8 @@ func (k *checker) looked(c *caller) {
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
-	if key := k.w.server.ledger.KeyOf(c.Acquisition.ID()); key != c.Key && k.w.now >= k.doubt && k.w.lanes() {
-		k.w.fail("share: %v is one of key %q, and goes to a caller of %q", c.Acquisition.ID(), key, c.Key)
+	if t := k.w.server.ledger.TargetOf(c.Acquisition.ID()); t != c.Target && k.w.now >= k.doubt && k.w.lanes() {
+		k.w.fail("share: %v is one of %v, and goes to a caller of %v", c.Acquisition.ID(), t, c.Target)
 	}
 	k.tokens(c)
 	k.within(c)
@@ -420,9 +420,8 @@ func (k *checker) trust(c *caller) {
 func (k *checker) held() {
 	w, sum := k.w, 0
 	taken := map[string]int{}
-	count := func(weight int, counted string) {
+	count := func(weight int, takes engine.Pools) {
 		sum += weight
-		_, takes := protocol.SplitCounted(counted)
 		for pool, n := range takes.All() {
 			taken[pool] += n
 		}
@@ -436,7 +435,7 @@ func (k *checker) held() {
 			if !c.held || n.truly(c.Valid()) <= w.now {
 				continue
 			}
-			count(c.weight, c.Key)
+			count(c.weight, c.Takes)
 			if s := c.Slot(); s >= 0 {
 				if slots[s] {
 					w.fail("slot: %d is held twice", s)
@@ -447,7 +446,7 @@ func (k *checker) held() {
 	}
 	for _, u := range w.users {
 		if u.holds && !u.gives && u.until > w.now {
-			count(u.weight, u.key)
+			count(u.weight, u.target.Takes)
 		}
 	}
 	if sum > k.allowed {
@@ -472,7 +471,7 @@ func (k *checker) userGranted(u *user, came int64) {
 		if _, granted := w.server.ledger.LeaseEnd(other.id()); granted {
 			continue // and is about to hear of it
 		}
-		if other.key == u.key && other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
+		if other.target == u.target && other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
 			other.weight <= w.server.ledger.Limit && k.calm() < other.came && other.undisturbed() {
 			w.fail("order: user %d came %v before user %d and still waits", other.number, micros(came-other.came), u.number)
 		}
@@ -768,9 +767,8 @@ func (w *world) hasRoom(c *caller) bool {
 	l, most, wanted := w.server.ledger, w.heaviest(), map[string]int{}
 	if w.pools != "" {
 		most = 0
-		add := func(weight int, counted string) {
+		add := func(weight int, takes engine.Pools) {
 			most += weight
-			_, takes := protocol.SplitCounted(counted)
 			for pool, n := range takes.All() {
 				wanted[pool] += n
 			}
@@ -778,18 +776,17 @@ func (w *world) hasRoom(c *caller) bool {
 		for _, n := range w.nodes {
 			for _, o := range n.callers {
 				if !o.held {
-					add(o.weight, o.Key)
+					add(o.weight, o.Takes)
 				}
 			}
 		}
 		for _, u := range w.users {
 			if !u.holds {
-				add(u.weight, u.key)
+				add(u.weight, u.target.Takes)
 			}
 		}
 	}
-	_, takes := protocol.SplitCounted(c.Key)
-	for pool := range takes.All() {
+	for pool := range c.Takes.All() {
 		if l.taken[pool]+wanted[pool] > l.Pools.Of(pool) {
 			return false
 		}
@@ -824,13 +821,13 @@ func (w *world) recipient(id engine.ID) *caller {
 		if n.client != id.Client || !n.machine.Knows(id) {
 			continue
 		}
-		key := w.server.ledger.KeyOf(id)
+		target := w.server.ledger.TargetOf(id)
 		var oldest *caller
 		for _, c := range n.callers {
 			switch {
 			case c.Acquisition.ID() == id && (c.try || c.held):
 				return c
-			case !c.try && c.Key == key && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.order() < oldest.order()):
+			case !c.try && c.Target == target && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.order() < oldest.order()):
 				oldest = c
 			}
 		}
@@ -847,7 +844,7 @@ func (n *node) served(c *caller) bool {
 	}
 	before, coming := 0, 0
 	for _, other := range n.callers {
-		if !other.held && !other.try && other.Key == c.Key && other.weight == c.weight && other.order() < c.order() {
+		if !other.held && !other.try && other.Target == c.Target && other.weight == c.weight && other.order() < c.order() {
 			before++
 		}
 	}
@@ -855,7 +852,7 @@ func (n *node) served(c *caller) bool {
 		switch _, granted := n.w.server.ledger.LeaseEnd(id); {
 		case !granted || !n.machine.Knows(id):
 			delete(n.coming, id)
-		case id.Weight == c.weight && n.w.server.ledger.KeyOf(id) == c.Key:
+		case id.Weight == c.weight && n.w.server.ledger.TargetOf(id) == c.Target:
 			coming++
 		}
 	}

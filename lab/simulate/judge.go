@@ -78,7 +78,6 @@ func (j *judge) step(now int64, before, after *view, requests []protocol.Request
 
 // left looks whether a permit for which nobody would wait takes only what all leave that wait. Nothing else happens in its step.
 func left(before, after *view, r *protocol.Request) error {
-	_, takes := protocol.SplitCounted(r.Key)
 	same := func(a, b ledger.Recorded) bool { return a.ID == b.ID && a.End == b.End }
 	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
 		return nil
@@ -87,7 +86,7 @@ func left(before, after *view, r *protocol.Request) error {
 	if p.ready(none) != nil {
 		return nil // a step has left something to this one
 	}
-	for pool, n := range takes.All() {
+	for pool, n := range r.Takes.All() {
 		if p.shut[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
 			return fmt.Errorf("%v takes %d of %q, which is kept free for others", r.ID, n, pool)
 		}
@@ -288,7 +287,7 @@ func inOrder(at int64, before, after *view, requests []protocol.Request, grants 
 		}
 		first := leaf.queue[0].ID
 		if first != grants[0].ID && after.entry(first) != nil {
-			return fmt.Errorf("%v of key %q is granted, and %v of %q was next", grants[0].ID, after.KeyOf(grants[0].ID), first, leaf.Name)
+			return fmt.Errorf("%v of %v is granted, and %v of %q was next", grants[0].ID, after.TargetOf(grants[0].ID), first, leaf.Name)
 		}
 		takes := takesOf(leaf.queue[0])
 		leaf.queue = leaf.queue[1:]
@@ -368,11 +367,11 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 			}
 			s.Pools = changed(s.Pools, r.Pools)
 		case protocol.SetKey:
-			if k := of(r.Key); s.Limit > 0 {
+			if k := of(string(r.Key)); s.Limit > 0 {
 				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
 			}
 		case protocol.UnsetKey:
-			k := of(r.Key)
+			k := of(string(r.Key))
 			k.Cap, k.Share = 0, 0
 		}
 	}

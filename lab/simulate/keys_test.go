@@ -27,11 +27,11 @@ type sharing struct {
 	names  []string // of callers
 	paths  []string // the same, and those above them
 	number uint64
-	live   []engine.ID          // what was asked for, and not released
-	of     map[engine.ID]string // whose it is
-	weight int                  // the largest
-	brief  bool                 // some leases and tickets end
-	other  bool                 // the caps of all keys have changed
+	live   []engine.ID                   // what was asked for, and not released
+	of     map[engine.ID]protocol.Target // whose it is
+	weight int                           // the largest
+	brief  bool                          // some leases and tickets end
+	other  bool                          // the caps of all keys have changed
 
 	pools   []string       // of which some callers take some
 	used    map[string]int // the most that may be used of each: how much there is, or what a smaller amount found
@@ -44,7 +44,7 @@ type sharing struct {
 func newSharing(t *testing.T, seed uint64) *sharing {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &sharing{
-		t: t, rng: rng, l: newBook(&ledger.Ledger{Watched: true}), now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
+		t: t, rng: rng, l: newBook(&ledger.Ledger{Watched: true}), now: 1_800_000_000_000_000, of: map[engine.ID]protocol.Target{}, weight: 1,
 		allowed: map[string]int{}, used: map[string]int{}, oracle: newOracle(), brief: rng.IntN(3) == 0,
 	}
 	deep, fan := rng.IntN(4) > 0, 1+rng.IntN(3)
@@ -62,7 +62,7 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 		w.names = append(w.names, "")
 	}
 	for _, name := range w.names {
-		w.paths = append(w.paths, path(name)...)
+		w.paths = append(w.paths, path(engine.Key(name))...)
 	}
 	if rng.IntN(2) == 0 {
 		w.weight = 3
@@ -73,13 +73,14 @@ func newSharing(t *testing.T, seed uint64) *sharing {
 	return w
 }
 
-// counted draws whose permit somebody wants, and what it takes of pools.
-func (w *sharing) counted() string {
-	key := w.pick(w.names)
+// target draws whose permit somebody wants, and what it takes of pools.
+func (w *sharing) target() protocol.Target {
+	t := protocol.Target{Key: engine.Key(w.pick(w.names))}
 	if len(w.pools) == 0 || w.rng.IntN(3) == 0 {
-		return key
+		return t
 	}
-	return protocol.Counted(key, w.amounts(1))
+	t.Takes = w.amounts(1)
+	return t
 }
 
 // amounts draws amounts of one to three pools.
@@ -123,9 +124,9 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 	switch n := w.rng.IntN(40); {
 	case n < 4 && len(w.live) > 0: // again, and under another key, which changes nothing
 		ask.ID, ask.Again = w.live[w.rng.IntN(len(w.live))], true
-		ask.Key = w.counted()
+		ask.Target = w.target()
 		if e := w.l.entry(ask.ID); e == nil || w.brief { // or else it may be over before it is asked for
-			ask.Key = w.of[ask.ID]
+			ask.Target = w.of[ask.ID]
 		}
 		if w.rng.IntN(4) == 0 { // for another caller
 			ask.Anew, ask.Waited = true, time.Duration(w.rng.IntN(3))*time.Millisecond
@@ -133,10 +134,10 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 		return ask
 	case n < 22 || len(w.live) == 0:
 		w.number++
-		ask.Key = w.counted()
+		ask.Target = w.target()
 		ask.ID = engine.ID{Client: "c", Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
 		w.live = append(w.live, ask.ID)
-		w.of[ask.ID] = ask.Key
+		w.of[ask.ID] = ask.Target
 		ask.Wait, ask.Unfair, ask.Waited = w.rng.IntN(8) > 0, w.rng.IntN(30) == 0, time.Duration(w.rng.IntN(3))*time.Millisecond
 		return ask
 	case n < 34:
@@ -149,7 +150,7 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 		if w.rng.IntN(3) == 0 {
 			kind = protocol.UnsetKey
 		}
-		return protocol.Request{Kind: kind, Key: w.pick(w.paths), Cap: w.rng.IntN(6), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
+		return protocol.Request{Kind: kind, Target: protocol.Target{Key: engine.Key(w.pick(w.paths))}, Cap: w.rng.IntN(6), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
 	case n < 37 && w.rng.IntN(4) == 0:
 		return protocol.Request{Kind: protocol.Pause}
 	case n < 37:
@@ -233,8 +234,8 @@ func (w *sharing) sums() {
 		w.t.Fatal(err)
 	}
 	for _, h := range w.l.Holders {
-		if h.Key != w.of[h.ID] {
-			w.t.Fatalf("%v was asked for by %q, and is %q's", h.ID, w.of[h.ID], h.Key)
+		if h.Target != w.of[h.ID] {
+			w.t.Fatalf("%v was asked for by %v, and is of %v", h.ID, w.of[h.ID], h.Target)
 		}
 	}
 	for _, name := range w.paths {
@@ -302,7 +303,7 @@ func (w *sharing) run(seed uint64) (grants int) {
 		w.step(protocol.Request{Kind: protocol.Release, ID: id})
 	}
 	for _, name := range w.paths {
-		w.step(protocol.Request{Kind: protocol.UnsetKey, Key: name})
+		w.step(protocol.Request{Kind: protocol.UnsetKey, Target: protocol.Target{Key: engine.Key(name)}})
 	}
 	left := w.l.ledger.State(w.now)
 	if len(left.Keys) > 0 || len(w.l.Keys) > 0 {

@@ -151,7 +151,7 @@ func (n *node) next(born int) {
 			return
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
-		c.Owner, c.Key = c, w.key()
+		c.Owner, c.Target = c, w.target()
 		if n.plan.priority > 0 && w.chance(3) {
 			c.Priority = micros(w.between(0, n.plan.priority))
 			n.overtaken = w.now

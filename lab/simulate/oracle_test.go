@@ -111,12 +111,12 @@ func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grant
 			is = protocol.Gone
 		}
 	case protocol.SetKey:
-		was := o.rules[r.Key]
-		o.rules[r.Key] = rule{cmp.Or(r.Cap, was.cap), cmp.Or(r.Share, was.share)}
-		o.look(lineOf(r.Key))
+		was := o.rules[string(r.Key)]
+		o.rules[string(r.Key)] = rule{cmp.Or(r.Cap, was.cap), cmp.Or(r.Share, was.share)}
+		o.look(lineOf(string(r.Key)))
 	case protocol.UnsetKey:
-		delete(o.rules, r.Key)
-		o.look(lineOf(r.Key))
+		delete(o.rules, string(r.Key))
+		o.look(lineOf(string(r.Key)))
 	case protocol.SetLimit:
 		o.limit = cmp.Or(r.Limit, o.limit)
 		for i, c := range r.Caps {
@@ -185,7 +185,7 @@ func (o *oracle) wish(r *protocol.Request, at int64) *wish {
 	if w := find(o.waiting, r.ID); w != nil {
 		return w
 	}
-	key, takes := protocol.SplitCounted(r.Key)
+	key, takes := string(r.Key), r.Takes
 	w := &wish{id: r.ID, line: lineOf(key), takes: takes.Map(), set: takes.Names(), place: at}
 	for _, name := range slices.Backward(w.line[:len(w.line)-1]) {
 		switch own := name + "\x01"; {

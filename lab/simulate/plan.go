@@ -41,7 +41,7 @@ type plan struct {
 	reports    int64 // mean time between two reports of a process
 	controller bool  // some of those that set the limit are controllers
 
-	keys  []string // that callers share the semaphore under; none: it has no keys
+	keys  []engine.Key // that callers share the semaphore under; none: it has no keys
 	caps  engine.Caps
 	rules int64 // mean time between two changes of the keys' rules
 
@@ -181,7 +181,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 
 // drawKeys draws the keys of a plan, in two of three seeds, and the caps of those with two names or
 // three. Three of four seeds with keys have such paths.
-func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
+func drawKeys(seed uint64) (keys []engine.Key, caps engine.Caps) {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65))
 	if rng.IntN(3) == 0 {
 		return nil, caps
@@ -190,14 +190,14 @@ func drawKeys(seed uint64) (keys []string, caps engine.Caps) {
 		keys = append(keys, "")
 	}
 	for i := range 1 + rng.IntN(6) {
-		keys = append(keys, string(rune('a'+i)))
+		keys = append(keys, engine.Key(rune('a'+i)))
 	}
 	if rng.IntN(4) == 0 {
 		return keys, caps
 	}
 	for i := range keys {
 		if keys[i] != "" {
-			keys[i] = drawPath(rng)
+			keys[i] = engine.Key(drawPath(rng))
 		}
 	}
 	slices.Sort(keys)
@@ -249,31 +249,30 @@ func drawPriorities(seed uint64) bool {
 	return rand.New(rand.NewPCG(seed, 0x68656164)).IntN(8) == 0
 }
 
-// key draws whose permit somebody wants, the first key's more often than the others', and what that takes of pools.
-func (w *world) key() string {
-	key := ""
+// target draws whose permit somebody wants, the first key's more often than the others', and what that takes of pools.
+func (w *world) target() (t protocol.Target) {
 	if len(w.keys) > 0 {
-		key = w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
+		t.Key = w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
 	}
 	if len(w.takes) > 0 {
-		key = protocol.Counted(key, w.takes[w.rng.IntN(len(w.takes))])
+		t.Takes = w.takes[w.rng.IntN(len(w.takes))]
 	}
-	return key
+	return t
 }
 
 // lanes reports whether the semaphore has keys or pools, and so several queues.
 func (w *world) lanes() bool { return len(w.keys) > 0 || w.pools != "" }
 
 // ruled draws a key that gets a rule: that of a caller, or one above it.
-func (w *world) ruled() string {
-	names := path(w.key())
+func (w *world) ruled() engine.Key {
+	names := path(w.target().Key)
 	if len(names) == 1 {
-		return names[0]
+		return engine.Key(names[0])
 	}
-	return names[w.rng.IntN(len(names))]
+	return engine.Key(names[w.rng.IntN(len(names))])
 }
 
 // deep reports whether some keys have more than one name.
 func (w *world) deep() bool {
-	return slices.ContainsFunc(w.keys, func(key string) bool { return strings.Contains(key, engine.KeySeparator) })
+	return slices.ContainsFunc(w.keys, func(key engine.Key) bool { return strings.Contains(string(key), engine.KeySeparator) })
 }

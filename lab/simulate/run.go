@@ -199,10 +199,10 @@ func (w *world) faults() {
 		s.operate(protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
 	})
 	w.every(w.rules, func() {
-		r := protocol.Request{Kind: protocol.SetKey, Key: w.ruled(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
+		r := protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: w.ruled()}, Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
 		switch w.rng.IntN(4) {
 		case 0:
-			r = protocol.Request{Kind: protocol.UnsetKey, Key: r.Key}
+			r = protocol.Request{Kind: protocol.UnsetKey, Target: protocol.Target{Key: r.Key}}
 		case 1:
 			r = protocol.Request{Kind: protocol.SetLimit, Caps: engine.Caps{w.rng.IntN(4) - 1}}
 			if w.deep() {

@@ -15,7 +15,7 @@ import (
 type user struct {
 	w      *world
 	number uint64
-	key    string
+	target protocol.Target
 	weight int
 	lease  int64
 	hold   int64
@@ -45,7 +45,7 @@ func (u *user) id() engine.ID { return engine.ID{Client: "api", Number: u.number
 // newUsers are the users of a plan.
 func (w *world) newUsers() {
 	for i := range w.plan.users {
-		u := &user{w: w, number: uint64(i + 1), key: w.key(), weight: 1 + w.rng.IntN(w.plan.userWeight), lease: w.plan.userLease, hold: w.plan.userHold}
+		u := &user{w: w, number: uint64(i + 1), target: w.target(), weight: 1 + w.rng.IntN(w.plan.userWeight), lease: w.plan.userLease, hold: w.plan.userHold}
 		w.users = append(w.users, u)
 		w.after(w.between(0, 2*millisecond), u.come)
 	}
@@ -97,7 +97,7 @@ func (u *user) ask() {
 	again := func() { u.breaks(attempt) }
 	u.reaches(n, func() {
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Target: u.target, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: attempt, p: n.names.Ask(n.clock(), p)}
@@ -172,7 +172,7 @@ func (u *user) told(attempt int, got bool, token, until, before int64) {
 		w.check.userDenied(u)
 		u.sure = w.now
 		u.asked++
-		if w.server.ledger.TooHeavy(u.key, u.weight) { // it could never be granted
+		if w.server.ledger.TooHeavy(u.target, u.weight) { // it could never be granted
 			u.came = 0
 			w.after(w.between(1, u.lease), u.come)
 			return
@@ -214,7 +214,7 @@ func (u *user) askForHeld(token int64) {
 			return
 		}
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, Caps: w.caps, Pools: w.pools, Lease: micros(u.lease)}, ID: u.id(), Target: u.target, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: -1, p: n.names.Ask(n.clock(), p)}

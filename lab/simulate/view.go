@@ -74,12 +74,11 @@ func see(s ledger.Snapshot) *view {
 		}
 	}
 	for i := range s.Waiters {
-		_, takes := protocol.SplitCounted(s.Waiters[i].Key)
-		t := v.leaf(s.Waiters[i].Key)
-		n := t.lane(takes.Names())
+		set, t := s.Waiters[i].Takes.Names(), v.leaf(s.Waiters[i].Key)
+		n := t.lane(set)
 		n.queue = append(n.queue, &s.Waiters[i])
 		for ; t != nil; t = t.up {
-			t.lane(takes.Names())
+			t.lane(set)
 		}
 	}
 	for _, t := range v.tenants {
@@ -89,10 +88,7 @@ func see(s ledger.Snapshot) *view {
 }
 
 // takesOf is what a permit or ticket takes of pools.
-func takesOf(r *ledger.Recorded) map[string]int {
-	_, takes := protocol.SplitCounted(r.Key)
-	return takes.Map()
-}
+func takesOf(r *ledger.Recorded) map[string]int { return r.Takes.Map() }
 
 // lane finds a key's lane of a set of pools, or makes it.
 func (t *tenant) lane(set string) *lane {
@@ -138,14 +134,12 @@ func (v *view) tenant(name string) *tenant {
 	return t
 }
 
-// leaf is where callers of a key queue, which may say what they take of pools: beside the keys below it, if those
-// hold or wait.
-func (v *view) leaf(counted string) *tenant {
-	key, _ := protocol.SplitCounted(counted)
-	if t := v.tenant(key); !t.Above {
+// leaf is where callers of a key queue: beside the keys below it, if those hold or wait.
+func (v *view) leaf(key engine.Key) *tenant {
+	if t := v.tenant(string(key)); !t.Above {
 		return t
 	}
-	return v.tenant(key + engine.KeySeparator)
+	return v.tenant(string(key) + engine.KeySeparator)
 }
 
 // leafOf is the leaf of a permit or ticket; nil if there is none of this id.
@@ -168,8 +162,8 @@ func (v *view) capOf(t *tenant) int {
 	return engine.MaxLimit
 }
 
-// counted is the key by which callers know a leaf, and what its first ticket takes.
-func (n *lane) counted() string { return n.queue[0].Key }
+// target is the key by which callers know a leaf, and what its first ticket takes.
+func (n *lane) target() protocol.Target { return n.queue[0].Target }
 
 // lacks reports whether a key must give back something before it may have a weight. A weight
 // beyond the cap is not held up by that: its ticket is dropped.
@@ -186,7 +180,7 @@ func (t *tenant) level(held int) int { return held * engine.DefaultShare / t.sha
 func (t *tenant) cost(weight int) int64 { return max(1, int64(weight)*1000/int64(t.shares())) }
 
 // name is that of a lane among all.
-func (n *lane) name() string { return n.set + "\x02" + n.Name }
+func (n *lane) name() string { return protocol.ClassText(n.set, n.Name) }
 
 // tag is the virtual time after a weight that the lane is served next.
 func (n *lane) tag(weight int) int64 { return n.base + n.cost(weight) }
@@ -338,7 +332,7 @@ func (p *pass) ready(silent func(engine.ID) bool) *lane {
 		}
 		t := leaf.queue[0]
 		takes := takesOf(t)
-		if p.v.TooHeavy(t.Key, t.ID.Weight) {
+		if p.v.TooHeavy(t.Target, t.ID.Weight) {
 			return leaf
 		}
 		if k := p.lacking(leaf); k != nil {
@@ -421,9 +415,9 @@ func (v *view) KeyLoad(name string) (held, most int) {
 
 // PathLoad is the least room on the path of a key, and the most weight that a caller of it may
 // have. The semaphore itself counts for the latter alone.
-func (v *view) PathLoad(counted string) (room, most int) {
+func (v *view) PathLoad(key engine.Key) (room, most int) {
 	room, most = engine.MaxLimit, v.Limit
-	for _, name := range path(counted) {
+	for _, name := range path(key) {
 		h, m := v.KeyLoad(name)
 		room, most = min(room, m-h), min(most, m)
 	}
@@ -431,10 +425,9 @@ func (v *view) PathLoad(counted string) (room, most int) {
 }
 
 // TooHeavy reports whether a weight, or what goes with it of pools, is more than there may ever be.
-func (v *view) TooHeavy(counted string, weight int) bool {
-	_, most := v.PathLoad(counted)
-	_, takes := protocol.SplitCounted(counted)
-	for pool, n := range takes.All() {
+func (v *view) TooHeavy(t protocol.Target, weight int) bool {
+	_, most := v.PathLoad(t.Key)
+	for pool, n := range t.Takes.All() {
 		if n > v.Pools.Of(pool) {
 			return true
 		}
@@ -442,14 +435,13 @@ func (v *view) TooHeavy(counted string, weight int) bool {
 	return weight > most
 }
 
-// path are the names of a key and of those above it, from the outermost. It may say what is taken of pools.
-func path(counted string) (names []string) {
-	key, _ := protocol.SplitCounted(counted)
+// path are the names of a key and of those above it, from the outermost.
+func path(key engine.Key) (names []string) {
 	if key == "" {
 		return []string{""}
 	}
-	for i := range engine.Key(key).Names() {
-		names = append(names, string(engine.Key(key).First(i+1)))
+	for i := range key.Names() {
+		names = append(names, string(key.First(i+1)))
 	}
 	return names
 }
@@ -472,18 +464,17 @@ func (v *view) entry(id engine.ID) *ledger.Recorded {
 	return recorded(v.Waiters, id)
 }
 
-// KeyOf is the key of a permit or ticket; "" if there is none.
-func (v *view) KeyOf(id engine.ID) string {
+// TargetOf is the target of a permit or ticket; zero if there is none.
+func (v *view) TargetOf(id engine.ID) (t protocol.Target) {
 	if r := v.entry(id); r != nil {
-		return r.Key
+		return r.Target
 	}
-	return ""
+	return t
 }
 
 // setOf is which pools a permit or ticket takes some of.
 func (v *view) setOf(id engine.ID) string {
-	_, takes := protocol.SplitCounted(v.KeyOf(id))
-	return takes.Names()
+	return v.TargetOf(id).Takes.Names()
 }
 
 // LeaseEnd is when the lease of a permit ends; ok is false if there is no such permit.

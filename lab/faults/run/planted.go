@@ -74,12 +74,12 @@ var plantedBugs = []planted{
 	},
 	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, ask: func(s *lyingSession, r *protocol.Request) {
 		if r.Key != "" && s.once(3) {
-			r.Key = fmt.Sprint("of ", r.ID)
+			r.Key = engine.Key(fmt.Sprint("of ", r.ID))
 		}
 	}},
 	{name: "a permit that takes nothing of its pools", promise: history.PromiseLimit, pools: true, ask: func(s *lyingSession, r *protocol.Request) {
-		if key, takes := protocol.SplitCounted(r.Key); takes != "" && s.once(3) {
-			r.Key = key
+		if r.Takes != "" && s.once(3) {
+			r.Takes = ""
 		}
 	}},
 	{name: "a token of the process's own counting", promise: history.PromiseTokens, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {

@@ -62,13 +62,13 @@ func TestWhyForesees(t *testing.T) {
 			return takes
 		}
 		ask := func(key engine.Key, takes engine.Pools, weight int) (string, protocol.Answer) {
-			a := step(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: weight}, Key: protocol.Counted(string(key), takes), Limit: 6, Caps: caps, Pools: pools, Lease: time.Hour, Ticket: time.Hour, Wait: true})
+			a := step(protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: weight}, Target: protocol.Target{Key: key, Takes: takes}, Limit: 6, Caps: caps, Pools: pools, Lease: time.Hour, Ticket: time.Hour, Wait: true})
 			return engine.ID{Client: s.Client(), Number: number, Weight: weight}.String(), a
 		}
 		ask("", "", 1)
 		for range draw.IntN(14) {
 			if k := key(); k != "" && draw.IntN(4) == 0 {
-				step(protocol.Request{Kind: protocol.SetKey, Key: string(k), Cap: draw.IntN(5), Share: []int{50, 100, 300}[draw.IntN(3)]})
+				step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: k}, Cap: draw.IntN(5), Share: []int{50, 100, 300}[draw.IntN(3)]})
 			} else {
 				ask(k, take(), draw.IntN(3)+1)
 			}
