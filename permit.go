@@ -272,7 +272,7 @@ func (h *holding) giveUp(now time.Duration) {
 		return
 	}
 	h.end(named(errAbandoned, s.name))
-	m.Abandon(m.Release(now, &h.Acquisition))
+	m.Release(now, &h.Acquisition).Abandon()
 	f := s.options.Observer.Abandoned
 	if f == nil {
 		f = logAbandoned

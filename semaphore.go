@@ -225,7 +225,7 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 		l.Start(now)
 		return s.granted(p)
 	case h.Settled() && err == nil: // granted as the context ended
-		l.Machine.Abandon(l.Machine.Release(now, &h.Acquisition))
+		l.Machine.Release(now, &h.Acquisition).Abandon()
 		h.end(s.released)
 		err = s.inVain(ctx)
 	case !h.Settled():
@@ -459,7 +459,7 @@ func (s *Semaphore) close(ctx context.Context) error {
 				m.Forget(a)
 				continue
 			}
-			m.Abandon(m.Release(now, a))
+			m.Release(now, a).Abandon()
 		}
 	})
 }

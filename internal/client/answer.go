@@ -23,12 +23,12 @@ const (
 
 // Answer takes in the reply to the call in flight.
 func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
-	f := &m.flight
+	f := &m.sender.flight
 	if len(reply.Answers) != len(f.items) {
 		m.Failed(now, &engine.Error{Op: "step", Temporary: true, Err: errors.New("the engine's answer does not fit the call")})
 		return
 	}
-	f.flying, f.fence, m.outage = false, false, outage{}
+	f.flying, f.fence, m.sender.outage = false, false, outage{}
 	m.keeping.used = false
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps || reply.Pools != m.pools) {
 		if reply.Limit > m.stored {
@@ -43,135 +43,169 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 		}
 	}
 	m.keeping.room = reply.Room
-	m.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())
+	m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())
 	for i, answer := range reply.Answers {
 		it, r := f.items[i], &f.requests[i]
 		if it.order != nil {
 			m.orderAnswered(now, it.order, answer)
 			continue
 		}
-		m.back(it.claim)
+		m.claims.back(it.claim)
 		if r.Kind == protocol.Renew {
 			m.renewed(now, it.claim, answer)
 		} else {
-			m.said = m.said || r.Newest
+			m.sender.said = m.sender.said || r.Newest
 			if answer.Status == protocol.Queued && (r.Again || f.keeps) {
-				m.unreachable = reply.Unreachable
+				m.sender.unreachable = reply.Unreachable
 			}
 			m.asked(now, it.claim, answer, reply)
 		}
 		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than a notification about it
 			c.again = false
-			m.push(c)
+			m.claims.push(c)
 		}
 	}
-	m.tellQueued(now)
+	m.lines.tellQueued(now)
 	if reply.Recheck > 0 {
-		m.recheckAt(now+reply.Recheck, f.sent)
+		m.sender.recheckAt(now+reply.Recheck, f.sent)
 	}
 	clear(f.items)
 	m.Notify(now, reply.Notification)
 }
 
-// asked takes in the answer to an ask.
+// asked takes in the answer to an ask. By then the claim may have ended, or a notification may have told of its grant:
+// the engine sends both, and either may overtake the other.
 func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, reply protocol.Reply) {
-	if c.stage == ended { // given up while it travelled; its release follows
-		if own := answer.Status == protocol.Queued || answer.Status == protocol.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
-			m.giveBack(c)
-		}
+	if c.stage == ended {
+		m.sender.askedInVain(c, answer)
 		return
 	}
-	a, sent := c.holder, m.flight.sent
 	c.unsure = false
 	switch answer.Status {
 	case protocol.Granted:
-		switch {
-		case c.stage != held:
-			c.found = c.stage == wished && m.brief(c, answer.Lease)
-			// Should a notification have told of a grant, this may be another
-			// one, if that one's time was up.
-			c.began = sent
-			m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease, m.brief(c, answer.Lease))
-		case now >= c.valid:
-			m.lose(c, m.overdueReason(c))
-		case c.token != answer.Token:
-			m.lose(c, NotRenewed) // the engine has made another grant under this id
-		default: // the hand-off's notification came first
-			c.sent = sent
-			m.validUntil(c, max(c.valid, sent+answer.Lease-m.terms(c).Margin))
-			m.plan(now, c)
-		}
+		m.askGranted(now, c, answer)
 	case protocol.Queued:
-		if c.stage == held || c.stage == unproven && answer.Ticket <= c.ticket {
-			if c.stage == unproven { // and its renewal waited for this call
-				m.push(c)
-			}
-			return // the hand-off overtook this answer
-		}
-		if c.named() && a != nil && c.stage == wished {
-			// A later ask may reach the engine faster. It must not change places with
-			// that of somebody who came a moment before.
-			a.came += now - sent
-		}
-		if a != nil && a.waiting {
-			l := m.lines.of(c.target)
-			l.place(c, answer.Ahead)
-			if e, refused := m.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
-				m.refuse(c, e, true)
-				return
-			}
-		}
-		m.becomes(c, queued)
-		c.sent, c.ticket = sent, answer.Ticket
-		c.due = sent + m.askEvery(c)
-		if reply.Unreachable {
-			c.due = sent + min(m.askEvery(c), max(m.askEvery(c)/20, minUnreachable))
-		}
-		if m.cfg.Lasting {
-			c.due = sent + m.lease(c)
-		}
-		if c.again {
-			c.again = false
-			m.push(c)
-		}
-		m.schedule(c.due)
-		if !c.named() {
-			m.lines.of(c.target).ahead = answer.Ahead
-		}
-		if a != nil { // it is not spare
-			m.queued(a, answer.Ahead)
-		}
+		m.sender.askQueued(now, c, answer, reply.Unreachable)
 	case protocol.Refused:
-		if a != nil && reply.Recalled && (a.retries < maxRetries || now-a.came < recallTime) {
-			// What others keep is on its way back.
-			c.due = now + max(now-sent, minRetry)<<min(a.retries, maxRetries-1)
-			a.retries++
-			a.heard = true
-			m.schedule(c.due)
-			return
-		}
-		m.refuse(c, Event{Reason: Refused, Used: answer.Used, Limit: reply.Limit}, false)
+		m.sender.askRefused(now, c, answer, reply)
 	case protocol.TooHeavy:
-		limit, pool := answer.Bound, answer.Pool
-		if pool == 0 {
-			limit = cmp.Or(limit, reply.Limit, m.terms(c).Limit)
-		}
-		heavy := Event{Reason: TooHeavy, Limit: limit, Depth: answer.Depth, Pool: pool}
-		m.refuse(c, heavy, false)
-		m.refuseLines(heavy, func(a *Acquisition) bool { return a.Target == c.target && (pool > 0 || a.weight > limit) })
+		m.sender.askTooHeavy(c, answer, reply.Limit)
 	case protocol.TooMany:
-		m.refuse(c, Event{Reason: TooManySets}, false)
+		m.sender.refuse(c, Event{Reason: TooManySets}, false)
 	case protocol.InUse:
-		m.refuse(c, Event{Reason: NamedForAnother}, false)
+		m.sender.refuse(c, Event{Reason: NamedForAnother}, false)
 	case protocol.LimitDiffers:
 		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, Caps: reply.Caps, Pools: reply.Pools}
-		m.refuse(c, differs, false)
-		m.refuseLines(differs, func(*Acquisition) bool { return true })
+		m.sender.refuse(c, differs, false)
+		m.lines.refuseLines(differs, func(*Acquisition) bool { return true })
 	case protocol.Revoked:
-		m.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
+		m.sender.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
-		m.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
+		m.sender.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
 	}
+}
+
+// askedInVain takes in the answer to an ask whose caller gave up while it travelled: the release follows it. The permit of a
+// name is given back only if it is this ask that made it.
+func (s *sender) askedInVain(c *claim, answer protocol.Answer) {
+	own := answer.Status == protocol.Queued || answer.Status == protocol.Granted && !s.brief(c, answer.Lease)
+	if c.named() && own && !c.parted && s.claims.find(c.id) == nil {
+		s.giveBack(c)
+	}
+}
+
+// askGranted takes in that an ask is granted.
+func (m *Machine) askGranted(now time.Duration, c *claim, answer protocol.Answer) {
+	sent := m.sender.flight.sent
+	switch {
+	case c.stage != held:
+		c.found = c.stage == wished && m.brief(c, answer.Lease)
+		c.began = sent // a notification's grant may have been another one, if that one's time was up
+		m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease, m.brief(c, answer.Lease))
+	case now >= c.valid:
+		m.sender.lose(c, m.overdueReason(c))
+	case c.token != answer.Token:
+		m.sender.lose(c, NotRenewed) // the engine has made another grant under this id
+	default: // the hand-off's notification came first
+		c.sent = sent
+		m.validUntil(c, max(c.valid, sent+answer.Lease-m.terms(c).Margin))
+		m.plan(now, c)
+	}
+}
+
+// askQueued takes in that an ask has a ticket. Its caller learns how many are ahead, or is refused because they are too many;
+// and the ticket is planned to be asked for again.
+func (s *sender) askQueued(now time.Duration, c *claim, answer protocol.Answer, unreachable bool) {
+	a, sent := c.holder, s.flight.sent
+	if c.stage == held || c.stage == unproven && answer.Ticket <= c.ticket { // the hand-off overtook this answer
+		if c.stage == unproven { // and its renewal waited for this call
+			s.claims.push(c)
+		}
+		return
+	}
+	if c.named() && a != nil && c.stage == wished {
+		// A later ask may reach the engine faster. It must not change places with
+		// that of somebody who came a moment before.
+		a.came += now - sent
+	}
+	if a != nil && a.waiting {
+		l := s.lines.of(c.target)
+		l.place(c, answer.Ahead)
+		if e, refused := s.lines.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
+			s.refuse(c, e, true)
+			return
+		}
+	}
+	s.claims.becomes(c, queued)
+	c.sent, c.ticket = sent, answer.Ticket
+	s.claims.planTicket(c, unreachable)
+	if !c.named() {
+		s.lines.of(c.target).ahead = answer.Ahead
+	}
+	if a != nil { // it is not spare
+		s.lines.queued(a, answer.Ahead)
+	}
+}
+
+// planTicket sets when a ticket is asked for again.
+func (cs *claims) planTicket(c *claim, unreachable bool) {
+	every := cs.askEvery(c)
+	c.due = c.sent + every
+	if unreachable {
+		c.due = c.sent + min(every, max(every/20, minUnreachable))
+	}
+	if cs.cfg.Lasting {
+		c.due = c.sent + cs.lease(c)
+	}
+	if c.again {
+		c.again = false
+		cs.push(c)
+	}
+	cs.schedule(c.due)
+}
+
+// askRefused takes in that a wish which does not wait is not granted. It asks again while what other clients keep is on its
+// way back.
+func (s *sender) askRefused(now time.Duration, c *claim, answer protocol.Answer, reply protocol.Reply) {
+	if a := c.holder; a != nil && reply.Recalled && (a.retries < maxRetries || now-a.came < recallTime) {
+		c.due = now + max(now-s.flight.sent, minRetry)<<min(a.retries, maxRetries-1)
+		a.retries++
+		a.heard = true
+		s.schedule(c.due)
+		return
+	}
+	s.refuse(c, Event{Reason: Refused, Used: answer.Used, Limit: reply.Limit}, false)
+}
+
+// askTooHeavy takes in that an ask wants more than there is. So do those in line that want as much.
+func (s *sender) askTooHeavy(c *claim, answer protocol.Answer, limit int) {
+	most, pool := answer.Bound, answer.Pool
+	if pool == 0 {
+		most = cmp.Or(most, limit, s.terms(c).Limit)
+	}
+	heavy := Event{Reason: TooHeavy, Limit: most, Depth: answer.Depth, Pool: pool}
+	s.refuse(c, heavy, false)
+	s.lines.refuseLines(heavy, func(a *Acquisition) bool { return a.Target == c.target && (pool > 0 || a.weight > most) })
 }
 
 // grant makes a permit of a ticket or a wish. The lease counts from sent on, and
@@ -191,24 +225,24 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	if now >= c.valid || brief && (m.terms(c).Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
 		c.again = false
-		m.becomes(c, unproven)
-		m.push(c)
+		m.claims.becomes(c, unproven)
+		m.claims.push(c)
 		return
 	}
-	m.becomes(c, held)
+	m.claims.becomes(c, held)
 	m.plan(now, c)
 	m.deliver(now, c)
 }
 
 // renewed takes in the answer to a renewal.
 func (m *Machine) renewed(now time.Duration, c *claim, answer protocol.Answer) {
-	sent := m.flight.sent
+	sent := m.sender.flight.sent
 	switch {
 	case c.stage != unproven && c.stage != held:
 	case c.stage == held && now >= c.valid:
-		m.lose(c, m.overdueReason(c)) // too late: somebody may have been told
+		m.sender.lose(c, m.overdueReason(c)) // too late: somebody may have been told
 	case c.stage == held && answer.Status == protocol.Granted && answer.Token != c.token && !c.named():
-		m.lose(c, NotRenewed) // the engine has made another grant under this id
+		m.sender.lose(c, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == protocol.Granted:
 		c.sent = sent
 		if c.stage == held && answer.Token != c.token { // its caller got it anew at another server
@@ -225,16 +259,16 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer protocol.Answer) {
 			m.receive(now, c, false)
 		}
 	case c.stage == held && answer.Status == protocol.Revoked:
-		m.lose(c, Revoked)
+		m.sender.lose(c, Revoked)
 	case c.stage == held:
-		m.lose(c, Gone)
+		m.sender.lose(c, Gone)
 	case answer.Status == protocol.Revoked:
-		m.refuse(c, Event{Reason: Revoked}, !c.resumed && !c.named())
+		m.sender.refuse(c, Event{Reason: Revoked}, !c.resumed && !c.named())
 	case c.resumed:
-		m.refuse(c, Event{Reason: Gone}, false)
+		m.sender.refuse(c, Event{Reason: Gone}, false)
 	default:
 		// The hand-off lapsed before its caller had it. The wait goes on, in
 		// its old place.
-		m.askAnew(c)
+		m.sender.askAnew(c)
 	}
 }

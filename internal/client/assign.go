@@ -8,15 +8,15 @@ import "time"
 // deliver gives a permit that was granted to a caller. It goes to the oldest one
 // in line, and the ticket of that one to the caller that the permit was asked for.
 func (m *Machine) deliver(now time.Duration, c *claim) {
-	m.unlist(c)
+	m.claims.unlist(c)
 	l := m.lines.of(c.target)
 	mine, first := c.holder, l.oldest(c.id.Weight)
 	if first != nil && first != mine && (mine == nil && !l.mixed || mine != nil && mine.waiting) {
 		ticket := first.claim
-		m.pair(first, c)
+		m.claims.pair(first, c)
 		switch {
 		case mine != nil && ticket != nil:
-			m.move(mine, ticket)
+			m.claims.move(mine, ticket)
 		case mine != nil:
 			l.withdraw(mine)
 			m.lines.note(l)
@@ -28,15 +28,15 @@ func (m *Machine) deliver(now time.Duration, c *claim) {
 	case c.holder != nil:
 		m.issue(now, c.holder, c)
 	case !m.handOn(now, c):
-		m.drop(c)
+		m.sender.drop(c)
 	}
 }
 
 // issue gives a caller its permit.
 func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
-	m.pair(a, c)
-	m.served(now, a)
-	m.leaveLine(a)
+	m.claims.pair(a, c)
+	m.lines.served(now, a)
+	m.lines.leaveLine(a)
 	a.state, a.had, a.granted, a.token, a.slot = Held, true, now, c.last, int(c.slot)
 	m.tell(Event{Kind: Granted, A: a})
 }
@@ -50,10 +50,10 @@ func (m *Machine) free(now time.Duration, c *claim) {
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
 	case a != nil && a.Label == c.label && !l.mixed && c.lined() && keeps:
-		m.move(a, c)
-	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.target) < m.limit():
-		m.putAside(c, now+min(m.askEvery(c)/looksPerAsk, maxSpare))
+		m.claims.move(a, c)
+	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.claims.spares(c.target) < m.limit():
+		m.claims.putAside(c, now+min(m.askEvery(c)/looksPerAsk, maxSpare))
 	default:
-		m.drop(c)
+		m.sender.drop(c)
 	}
 }

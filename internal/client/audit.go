@@ -10,8 +10,8 @@ import (
 // without a claim, and the weight of the tickets. It is for tests and the simulator.
 func (m *Machine) Audit() error {
 	weight, tickets := map[protocol.Target]int{}, map[protocol.Target]int{}
-	for i, c := range m.all {
-		if int(c.index) != i || m.find(c.id) != c {
+	for i, c := range m.claims.all {
+		if int(c.index) != i || m.claims.find(c.id) != c {
 			return fmt.Errorf("%v is not where it should be", c.id)
 		}
 		if c.lined() {

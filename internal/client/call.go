@@ -50,35 +50,35 @@ func (it item) awaited() bool {
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
 func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
-	f := &m.flight
-	if f.flying || m.Idle() {
+	f := &m.sender.flight
+	if f.flying || m.sender.idle() {
 		return protocol.Call{}, false
 	}
-	if now < m.outage.paused {
-		m.schedule(m.outage.paused)
+	if now < m.sender.outage.paused {
+		m.schedule(m.sender.outage.paused)
 		return protocol.Call{}, false
 	}
 	f.requests, f.items, f.asks = f.requests[:0], f.items[:0], 0
-	if m.lines.moved && !m.keeping.may {
-		m.takeMoved(now)
+	if m.claims.moved && !m.keeping.may {
+		m.sender.takeMoved(now)
 	}
-	m.takeOrders()
-	m.takeDue(now)
-	m.takeFresh(now)
+	m.sender.takeOrders()
+	m.sender.takeDue(now)
+	m.sender.takeFresh(now)
 	if len(f.requests) == 0 { // dropping claims that nobody wants has queued their releases
-		m.takeOrders()
+		m.sender.takeOrders()
 	}
 	if len(f.requests) == 0 {
 		return protocol.Call{}, false
 	}
 	f.inOrder()
-	m.tellBehind(now)
+	m.sender.tellBehind(now)
 	f.number++
 	f.flying, f.sent, m.keeping.overruled = true, now, false
-	keep := m.wantsToKeep()
+	keep := m.keeping.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {
-		m.schedule(max(m.silentSince()+quiet, now+maxPause)) // see overdue
+		m.schedule(max(m.sender.silentSince()+quiet, now+maxPause)) // see overdue
 	}
 	return protocol.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }
@@ -143,12 +143,12 @@ func (s *sender) full() bool {
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
 func (s *sender) takeMoved(now time.Duration) {
-	s.lines.moved = false
+	s.claims.moved = false
 	for _, c := range s.claims.all {
 		switch {
 		case !c.moved || c.stage > queued || c.holder == nil:
 		case c.stage == wished || s.flight.asks >= maxAsks/2:
-			s.lines.moved = true // another time
+			s.claims.moved = true // another time
 		default:
 			if c.pending {
 				s.claims.due = slices.DeleteFunc(s.claims.due, func(d *claim) bool { return d == c })

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -175,6 +176,7 @@ type claims struct {
 
 	idle  []*claim // permits and tickets for the next callers
 	due   []*claim // to be renewed, or asked for again
+	moved bool     // some tickets are for other callers than the engine knows of
 	fresh []*claim // that have had no answer, in the order in which their callers came
 }
 
@@ -196,7 +198,7 @@ func (cs *claims) pair(a *Acquisition, c *claim) {
 	a.claim, a.id, c.holder = c, c.id, a
 	if !c.named() && c.stage <= queued && (c.label != a.Label || c.priority != a.Priority) {
 		if c.priority != a.Priority {
-			c.moved, cs.lines.moved = true, true
+			c.moved, cs.moved = true, true
 		}
 		c.label, c.priority = a.Label, a.Priority
 		cs.askAgain(c)
@@ -267,6 +269,66 @@ func (cs *claims) askAgain(c *claim) {
 		cs.push(c)
 	}
 }
+
+// askAllAgain asks for all tickets again.
+func (cs *claims) askAllAgain() {
+	for _, c := range cs.all {
+		cs.askAgain(c)
+	}
+}
+
+// correctMoved asks again for the tickets that are for other callers than the engine knows of.
+func (cs *claims) correctMoved() {
+	for _, c := range cs.all {
+		if cs.moved && c.moved && c.stage == queued && c.holder != nil {
+			cs.push(c)
+		}
+	}
+}
+
+// renewAll renews all permits. One that its caller renews is left to the caller.
+func (cs *claims) renewAll() {
+	for _, c := range cs.all {
+		if c.named() && cs.terms(c).Renew == 0 {
+			continue
+		}
+		if c.pending {
+			c.again = true // the answer on its way may be older
+		}
+		if c.issued() {
+			cs.push(c)
+		}
+	}
+}
+
+// renewAny renews one permit.
+func (cs *claims) renewAny() {
+	if i := slices.IndexFunc(cs.all, func(c *claim) bool { return c.stage == held }); i >= 0 {
+		cs.push(cs.all[i])
+	}
+}
+
+// any reports whether there are claims.
+func (cs *claims) any() bool { return len(cs.all) > 0 }
+
+// again puts a claim of a call that failed among those to be sent.
+func (cs *claims) again(c *claim) {
+	if c.stage == wished {
+		cs.fresh = append(cs.fresh, c)
+	} else {
+		cs.push(c)
+	}
+}
+
+// anew makes another claim for a caller, which is sent in the order in which callers came.
+func (cs *claims) anew(a *Acquisition) {
+	c := cs.claim(a)
+	i, _ := slices.BinarySearchFunc(cs.fresh, c, func(x, y *claim) int { return cmp.Compare(x.since(), y.since()) })
+	cs.fresh = slices.Insert(cs.fresh, i, c)
+}
+
+// unsent are the claims that wait to be sent.
+func (cs *claims) unsent() []*claim { return slices.Concat(cs.fresh, cs.due) }
 
 // overtake gives a ticket to a caller that joined before others by its priority: that of the last
 // caller that has one, if it fits. It is asked for again, for its place is another one.
@@ -351,21 +413,21 @@ func (cs *claims) move(a *Acquisition, c *claim) {
 	if a.state == Asking && c.stage == queued {
 		cs.lines.queued(a, l.ahead)
 	}
-	c.moved, cs.lines.moved = true, true
+	c.moved, cs.moved = true, true
 }
 
 // Knows reports whether the machine has something under an id.
-func (cs *claims) Knows(id engine.ID) bool { return cs.find(id) != nil }
+func (m *Machine) Knows(id engine.ID) bool { return m.claims.find(id) != nil }
 
 // Unused reports whether no caller waits, or has a permit.
-func (cs *claims) Unused() bool {
-	return len(cs.lines.lists[busy]) == 0 && !slices.ContainsFunc(cs.all, func(c *claim) bool { return c.holder != nil })
+func (m *Machine) Unused() bool {
+	return len(m.lines.lists[busy]) == 0 && !slices.ContainsFunc(m.claims.all, func(c *claim) bool { return c.holder != nil })
 }
 
 // EachPermit calls f for every acquisition whose caller has a permit. f does not
 // use the machine.
-func (cs *claims) EachPermit(f func(*Acquisition)) {
-	for _, c := range cs.all {
+func (m *Machine) EachPermit(f func(*Acquisition)) {
+	for _, c := range m.claims.all {
 		if c.issued() {
 			f(c.holder)
 		}

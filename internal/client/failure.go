@@ -55,7 +55,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	if !errors.As(err, &failure) {
 		failure = &engine.Error{Op: "step", Err: err}
 	}
-	f, o := &m.flight, &m.outage
+	f, o := &m.sender.flight, &m.sender.outage
 	f.flying, f.fence = false, f.fence || !failure.NotExecuted
 	if o.failures == 0 {
 		o.began = f.sent
@@ -67,30 +67,30 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	}
 	o.paused, o.err = now+Pause(o.failures), failure
 	m.schedule(o.paused)
-	m.probe(now)
-	orders, fresh := m.orders, m.fresh
-	m.orders, m.fresh = nil, nil
+	m.sender.probe(now)
+	orders, fresh := m.sender.orders, m.claims.fresh
+	m.sender.orders, m.claims.fresh = nil, nil
 	for i, it := range f.items {
 		switch {
 		case it.order != nil:
 			it.order.unsure = it.order.unsure || !failure.NotExecuted
-			if m.toleratesOrder(now, it.order, failure, !failure.Temporary) {
-				m.orders = append(m.orders, it.order)
+			if m.sender.toleratesOrder(now, it.order, failure, !failure.Temporary) {
+				m.sender.orders = append(m.sender.orders, it.order)
 			}
 		default:
 			it.claim.moved = it.claim.moved || f.requests[i].Anew
-			m.lines.moved = m.lines.moved || it.claim.moved
+			m.claims.moved = m.claims.moved || it.claim.moved
 			it.claim.unsure = it.claim.unsure || !failure.NotExecuted
-			m.back(it.claim)
-			m.sendAgain(now, it.claim, failure)
+			m.claims.back(it.claim)
+			m.sender.sendAgain(now, it.claim, failure)
 		}
 	}
 	clear(f.items)
 	if !failure.NotExecuted { // the reply that got lost may have told of grants
-		m.askAll()
+		m.sender.askAll()
 	}
-	m.orders, m.fresh = append(m.orders, orders...), append(m.fresh, fresh...)
-	m.expireFailed(now, failure)
+	m.sender.orders, m.claims.fresh = append(m.sender.orders, orders...), append(m.claims.fresh, fresh...)
+	m.sender.expireFailed(now, failure)
 }
 
 // sendAgain has a claim of the call that failed in the next one.
@@ -98,11 +98,7 @@ func (s *sender) sendAgain(now time.Duration, c *claim, failure *engine.Error) {
 	if c.stage == ended || !s.tolerates(now, c, failure, !failure.Temporary) {
 		return
 	}
-	if c.stage == wished {
-		s.claims.fresh = append(s.claims.fresh, c)
-	} else {
-		s.claims.push(c)
-	}
+	s.claims.again(c)
 	if a := c.holder; a != nil {
 		s.tell(Event{Kind: AskFailed, A: a, Err: failure})
 	}
@@ -114,10 +110,8 @@ func (s *sender) expireFailed(now time.Duration, failure *engine.Error) {
 	for _, o := range s.orders {
 		s.toleratesOrder(now, o, failure, false)
 	}
-	for _, list := range [][]*claim{slices.Clone(s.claims.fresh), slices.Clone(s.claims.due)} {
-		for _, c := range list {
-			s.tolerates(now, c, failure, false)
-		}
+	for _, c := range s.claims.unsent() {
+		s.tolerates(now, c, failure, false)
 	}
 	s.claims.fresh = slices.DeleteFunc(s.claims.fresh, func(c *claim) bool { return c.stage != wished })
 	s.lines.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return s.failedFor(now, a.came) >= s.tolerance(a, s.cfg.Lease, failure) })
@@ -214,21 +208,21 @@ func (s *sender) probe(now time.Duration) {
 // Probe reports whether the owner is to ask the engine for a sign of life, and to call Probed
 // with the result.
 func (m *Machine) Probe() bool {
-	wants := m.life.wants
-	m.life.wants, m.life.probing = false, m.life.probing || wants
+	wants := m.sender.life.wants
+	m.sender.life.wants, m.sender.life.probing = false, m.sender.life.probing || wants
 	return wants
 }
 
 // Probed takes in whether the engine lives.
 func (m *Machine) Probed(now time.Duration, lives bool) {
-	m.life.probing = false
+	m.sender.life.probing = false
 	if lives {
-		m.life.seen = now
+		m.sender.life.seen = now
 	} else {
-		m.life.none = now
+		m.sender.life.none = now
 	}
-	if m.overdue(now); !m.flight.flying && m.outage.failures > 0 {
-		m.expireFailed(now, m.failure())
+	if m.sender.overdue(now); !m.sender.flight.flying && m.sender.outage.failures > 0 {
+		m.sender.expireFailed(now, m.sender.failure())
 	}
 }
 

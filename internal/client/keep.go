@@ -40,12 +40,8 @@ func (k *keeping) asNew(c *claim) bool {
 
 // allow takes in whether released permits may stay here from now on.
 func (k *keeping) allow(may bool, until time.Duration) {
-	if k.may && !may && k.lines.moved { // others wait now: the engine needs to know the caller of each ticket
-		for _, c := range k.claims.all {
-			if c.moved && c.stage == queued && c.holder != nil {
-				k.claims.push(c)
-			}
-		}
+	if k.may && !may { // others wait now: the engine needs to know the caller of each ticket
+		k.claims.correctMoved()
 	}
 	k.may, k.until = may, until
 	if !may {
@@ -61,34 +57,21 @@ func (k *keeping) recall() {
 	k.allow(false, k.until)
 }
 
-// doubt renews all permits, as one of them may be over. Until the engine has
-// said which, none is passed on. A permit that its caller renews is left to the
-// caller.
+// doubt renews all permits, as one of them may be over. Until the engine has said which, none is passed on.
 func (k *keeping) doubt() {
 	k.recall()
-	for _, c := range k.claims.all {
-		if c.named() && k.terms(c).Renew == 0 {
-			continue
-		}
-		if c.pending {
-			c.again = true // the answer on its way may be older
-		}
-		if c.issued() {
-			k.claims.push(c)
-		}
-	}
+	k.claims.renewAll()
 }
 
 // expireIdle gives back what was put aside for long enough, and has a client that
 // passes permits on speak to the engine in time.
 func (k *keeping) expireIdle(now time.Duration) {
-	for i := len(k.claims.idle) - 1; i >= 0; i-- {
-		if c := k.claims.idle[i]; now >= c.keepUntil {
-			k.sender.drop(c)
-		} else {
+	k.sender.returnIdle(func(c *claim) bool {
+		if now < c.keepUntil {
 			k.schedule(c.keepUntil)
 		}
-	}
+		return now >= c.keepUntil
+	})
 	if !k.used || !k.may {
 		return
 	}
@@ -97,25 +80,13 @@ func (k *keeping) expireIdle(now time.Duration) {
 		return
 	}
 	k.used = false
-	for _, c := range k.claims.all {
-		if c.stage == held {
-			k.claims.push(c) // renewing any permit will do
-			return
-		}
-	}
+	k.claims.renewAny()
 }
 
 // wantsToKeep is for how long permits would be passed on, or kept. Asking costs
 // the engine a write. A lone caller gains nothing from it.
 func (k *keeping) wantsToKeep() time.Duration {
-	wants := k.cfg.Keep > 0
-	for _, l := range k.lines.lists[busy] {
-		wants = wants || l.length > 1 || l.first.state == Waiting
-		if wants {
-			break
-		}
-	}
-	if wants && k.cfg.passing() && !k.closed && len(k.claims.all) > 0 {
+	if !k.closed && k.cfg.passing() && (k.cfg.Keep > 0 || k.lines.wait()) && k.claims.any() {
 		return k.contact()
 	}
 	return 0
@@ -126,7 +97,7 @@ func (k *keeping) wantsToKeep() time.Duration {
 // unless they wait for weight of their own key. It keeps only the permit of a caller that came within
 // Config.Keep of a release: so a program that acquires once, and ends without Close, keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
-	if !m.mayLeave(now, c) {
+	if !m.keeping.mayLeave(now, c) {
 		return false
 	}
 	first, others := m.lines.of(c.target).first, len(m.lines.lists[busy])
@@ -140,7 +111,7 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
 		m.passOn(now, c, first)
 	case first == nil && c.holder != nil && c.holder.soon:
-		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
+		m.claims.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
 	default:
 		return false
 	}
@@ -164,10 +135,10 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 
 // takeKept passes a kept permit on, to a caller that has just come.
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for i := len(m.idle) - 1; i >= 0; i-- {
-		c := m.idle[i]
-		if isPermit(c) && c.target == a.Target && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
-			m.unlist(c)
+	for i := len(m.claims.idle) - 1; i >= 0; i-- {
+		c := m.claims.idle[i]
+		if isPermit(c) && c.target == a.Target && c.label == a.Label && c.id.Weight == a.weight && m.keeping.mayLeave(now, c) {
+			m.claims.unlist(c)
 			m.passOn(now, c, a)
 			return true
 		}

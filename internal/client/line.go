@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -35,7 +36,6 @@ type lines struct {
 	plain  line                      // of the zero target
 	others map[protocol.Target]*line // that have callers, or claims
 	lists  [2][]*line
-	moved  bool // some tickets are for other callers than the engine knows of
 }
 
 // The lists of lines: those that have callers, and those that have some without a
@@ -162,12 +162,12 @@ func (l *line) oldest(weight int) *Acquisition {
 }
 
 // Behind is how many callers of a target wait without a ticket.
-func (ls *lines) Behind(target protocol.Target) int {
-	if l := ls.others[target]; l != nil {
+func (m *Machine) Behind(target protocol.Target) int {
+	if l := m.lines.others[target]; l != nil {
 		return l.behind()
 	}
 	if target == (protocol.Target{}) {
-		return ls.plain.behind()
+		return m.lines.plain.behind()
 	}
 	return 0
 }
@@ -222,31 +222,9 @@ func (ls *lines) nextWithout() (first *Acquisition) {
 	return first
 }
 
-// join puts a caller into its line.
-func (m *Machine) join(a *Acquisition) {
-	l := m.lines.of(a.Target)
-	if l.last != nil && l.last.weight != a.weight {
-		l.mixed = true
-		m.returnIdle(ticketOf(l.target))
-	}
-	l.add(a)
-	if a.later != nil {
-		m.overtake(l, a)
-	} else if l.next == nil {
-		if c := m.takeSpare(l, a.weight, a.Label); c != nil {
-			m.lines.note(l)
-			m.move(a, c)
-			return
-		}
-		m.returnIdle(ticketOf(l.target)) // of another weight: they would be before it in the queue
-		l.next = a
-	}
-	m.lines.note(l)
-	if a.earlier != nil && a.earlier.state == Waiting && !m.few(l) {
-		m.queued(a, l.ahead+1)
-	} else {
-		l.tellLater(a)
-	}
+// wait reports whether callers wait: several of one line, or one that was told so.
+func (ls *lines) wait() bool {
+	return slices.ContainsFunc(ls.lists[busy], func(l *line) bool { return l.length > 1 || l.first.state == Waiting })
 }
 
 // withdraw takes its ticket from a caller in line.

@@ -80,10 +80,10 @@ type Config struct {
 // before it and none behind it.
 type Machine struct {
 	*shared
-	lines   // the callers that wait here
-	claims  // what the engine has for them
-	sender  // what is sent, and what failed
-	keeping // what a released permit may do
+	lines   lines   // the callers that wait here
+	claims  claims  // what the engine has for them
+	sender  sender  // what is sent, and what failed
+	keeping keeping // what a released permit may do
 
 	came time.Duration // when the last caller came
 }
@@ -104,19 +104,19 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	m.begin(now, a, weight, wait)
 	switch first := m.lines.of(a.Target).first; {
 	case m.closed:
-		m.deny(a, Event{Reason: Closed})
+		m.lines.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):
-	case wait && !m.cfg.Unfair && first != nil && first.state == Waiting && m.refuseNext(now, a):
+	case wait && !m.cfg.Unfair && first != nil && first.state == Waiting && m.lines.refuseNext(now, a):
 	case wait:
-		m.returnIdle(isPermit) // somebody needs the weight, and not in these portions
-		m.join(a)
+		m.sender.returnIdle(isPermit) // somebody needs the weight, and not in these portions
+		m.sender.join(a)
 	case first != nil && first.state == Waiting && !m.cfg.Unfair:
-		m.returnIdle(isPermit)
-		m.deny(a, Event{Reason: Refused}) // somebody waits
+		m.sender.returnIdle(isPermit)
+		m.lines.deny(a, Event{Reason: Refused}) // somebody waits
 	default:
-		m.returnIdle(isPermit)
-		m.returnIdle(isTicket) // or they would be what is in its way
-		m.fresh = append(m.fresh, m.claim(a))
+		m.sender.returnIdle(isPermit)
+		m.sender.returnIdle(isTicket) // or they would be what is in its way
+		m.claims.fresh = append(m.claims.fresh, m.claims.claim(a))
 	}
 }
 
@@ -125,7 +125,7 @@ func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
 	a.came, a.soon = m.came, now < m.keeping.row
-	m.expect(now)
+	m.sender.expect(now)
 }
 
 // Resume takes up a permit that exists.
@@ -136,13 +136,13 @@ func (m *Machine) Resume(now time.Duration, a *Acquisition, id engine.ID) {
 func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
 	*a = Acquisition{Owner: a.Owner, id: c.id, state: Asking, weight: c.id.Weight, resumed: true, came: now, granted: now, slot: -1, ahead: -1}
 	if m.closed {
-		m.deny(a, Event{Reason: Closed})
+		m.lines.deny(a, Event{Reason: Closed})
 		return
 	}
 	c.stage, c.once, c.resumed, c.began, c.due, c.slot = unproven, true, true, now, never, -1
-	m.pair(a, c)
-	m.add(c)
-	m.push(c)
+	m.claims.pair(a, c)
+	m.claims.add(c)
+	m.claims.push(c)
 }
 
 // Cancel ends an acquisition whose caller does not want it any more, before it
@@ -153,14 +153,14 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 	}
 	c := a.claim
 	queues := c != nil && a.waiting
-	m.leaveLine(a)
+	m.lines.leaveLine(a)
 	a.state, a.claim = Ended, nil
 	switch {
 	case c == nil:
 	case queues:
 		m.free(now, c)
 	default:
-		m.drop(c)
+		m.sender.drop(c)
 	}
 }
 
@@ -172,7 +172,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	defer func() { m.keeping.row = now + m.cfg.Keep }()
 	if c != nil && a.state == Held {
 		if now >= c.valid {
-			m.lose(c, NotRenewed)
+			m.sender.lose(c, NotRenewed)
 		} else if m.handOn(now, c) {
 			a.state, a.claim, a.valid = Ended, nil, c.valid
 			return nil
@@ -183,14 +183,14 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 		o.token = c.released()
 	}
 	m.Forget(a)
-	m.orders = append(m.orders, o)
+	m.sender.orders = append(m.sender.orders, o)
 	return o
 }
 
 // Forget ends an acquisition without giving its permit back.
 func (m *Machine) Forget(a *Acquisition) {
 	if a.claim != nil {
-		m.end(a.claim)
+		m.claims.end(a.claim)
 	}
 	a.state = Ended
 }
@@ -198,15 +198,15 @@ func (m *Machine) Forget(a *Acquisition) {
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
 	o.claim, o.came = a.claim, now
-	r := m.renewal(now, a.claim)
+	r := m.sender.renewal(now, a.claim)
 	o.other = &r
-	m.orders = append(m.orders, o)
+	m.sender.orders = append(m.sender.orders, o)
 }
 
 // Overdue ends a held permit whose time is up, if that has not been done.
 func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
 	if c := a.claim; c != nil && c.issued() && now >= c.valid {
-		m.lose(c, m.overdueReason(c))
+		m.sender.lose(c, m.overdueReason(c))
 	}
 }
 
@@ -214,30 +214,30 @@ func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
 // and takes no further wishes. The permits are the owner's to release or forget.
 func (m *Machine) Close() {
 	m.closed = true
-	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because end moves the last one
-		if c := m.all[i]; !c.issued() {
+	for i := len(m.claims.all) - 1; i >= 0; i-- { // backwards, because end moves the last one
+		if c := m.claims.all[i]; !c.issued() {
 			if a := c.holder; a != nil {
-				m.deny(a, Event{Reason: Closed})
+				m.lines.deny(a, Event{Reason: Closed})
 			}
-			m.drop(c)
+			m.sender.drop(c)
 		}
 	}
-	m.denyLines(Event{Reason: Closed})
+	m.lines.denyLines(Event{Reason: Closed})
 }
 
 // engineClosed ends everything: nothing can be renewed or granted any more.
 func (m *Machine) engineClosed() {
 	m.closed = true
-	for len(m.all) > 0 {
-		c := m.all[len(m.all)-1]
+	for len(m.claims.all) > 0 {
+		c := m.claims.all[len(m.claims.all)-1]
 		switch a := c.holder; {
 		case c.issued():
-			m.lose(c, Closed)
+			m.sender.lose(c, Closed)
 			continue
 		case a != nil:
-			m.deny(a, Event{Reason: Closed})
+			m.lines.deny(a, Event{Reason: Closed})
 		}
-		m.end(c)
+		m.claims.end(c)
 	}
-	m.denyLines(Event{Reason: Closed})
+	m.lines.denyLines(Event{Reason: Closed})
 }

@@ -130,7 +130,7 @@ func TestAPermitIsRenewedInThirdsAndReleased(t *testing.T) {
 	s.m.Release(s.now, a)
 	s.answers(s.sends("release1"))
 	s.happened("answered")
-	if !s.m.Idle() {
+	if !s.m.sender.idle() {
 		t.Error("something is left to do")
 	}
 }
@@ -256,7 +256,7 @@ func TestANotificationOvertakesTheAnswer(t *testing.T) {
 	s.happened("granted")
 	s.m.Answer(s.now, reply) // queued, it says
 	s.happened("")
-	if !s.m.Idle() {
+	if !s.m.sender.idle() {
 		t.Error("something is left to do")
 	}
 }
@@ -386,7 +386,7 @@ func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
 	s.told()
 	s.later(time.Millisecond)
 	s.m.Answer(s.now, reply)
-	for s.m.Idle() {
+	for s.m.sender.idle() {
 		at, _ := s.m.Wake()
 		if at >= a.Valid() {
 			t.Fatalf("looks at %v, and the permit is valid until %v", at, a.Valid())
@@ -405,7 +405,7 @@ func TestWhatIsGivenUpIsGivenBackOnceItsCallIsBack(t *testing.T) {
 	s.answers(c)
 	s.happened("")
 	s.answers(s.sends("release1"))
-	if permits, _ := s.written(); permits != 0 || !s.m.Idle() {
+	if permits, _ := s.written(); permits != 0 || !s.m.sender.idle() {
 		t.Errorf("%d held", permits)
 	}
 }
@@ -414,7 +414,7 @@ func TestWhatWasNeverSentNeedsNoRelease(t *testing.T) {
 	s := begin(t, nil)
 	s.m.Cancel(s.now, s.acquire())
 	s.sends("")
-	if !s.m.Idle() {
+	if !s.m.sender.idle() {
 		t.Error("something is left to do")
 	}
 }
@@ -605,7 +605,7 @@ func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	s := begin(t, nil)
 	for n := range maxRequests {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
+		s.m.sender.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
 	}
 	a, o := s.acquire(), &Order{}
 	s.m.Do(s.now, o, protocol.Request{Kind: protocol.SetLimit, Limit: 2})
@@ -838,9 +838,9 @@ func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
 func TestWhatIsOwedIsBounded(t *testing.T) {
 	s := begin(t, nil)
 	for range maxOwed + maxOwed/2 {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}})
+		s.m.sender.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}})
 	}
-	if n := len(s.m.orders); n > maxOwed {
+	if n := len(s.m.sender.orders); n > maxOwed {
 		t.Errorf("%d releases are owed", n)
 	}
 }

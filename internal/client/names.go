@@ -43,7 +43,7 @@ func (n *Names) Ask(now time.Duration, p *Named) *Named {
 	old := n.all[p.Wish.ID.Number]
 	if old != nil && !old.Resuming() && (old.State() != Held || !old.Told) {
 		old.Users++
-		n.machine.recheckName(old.claim)
+		n.machine.claims.recheckName(old.claim)
 		return old
 	}
 	if old != nil {
@@ -124,13 +124,13 @@ type Wish struct {
 func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 	m.begin(now, a, w.ID.Weight, w.Wait)
 	if m.closed {
-		m.deny(a, Event{Reason: Closed})
+		m.lines.deny(a, Event{Reason: Closed})
 		return
 	}
 	c := &claim{id: w.ID, target: w.Target, stage: wished, wish: w, once: !w.Wait, due: never, slot: -1}
-	m.pair(a, c)
-	m.add(c)
-	m.fresh = append(m.fresh, c)
+	m.claims.pair(a, c)
+	m.claims.add(c)
+	m.claims.fresh = append(m.claims.fresh, c)
 }
 
 // ResumeAs is Resume for a caller that names its permit; see AcquireAs.
@@ -144,7 +144,7 @@ func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
 func (m *Machine) Drop(now time.Duration, a *Acquisition) {
 	if c := a.claim; a.state == Held && c != nil {
 		a.state = Ended
-		m.drop(c)
+		m.sender.drop(c)
 		return
 	}
 	m.Cancel(now, a)

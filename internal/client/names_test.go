@@ -55,7 +55,7 @@ func TestOneNameIsOnePermit(t *testing.T) {
 	s.sends("")
 	s.later(time.Hour)
 	s.observe(n, "lost")
-	if n.Len() != 0 || !p.Over || !s.m.Idle() {
+	if n.Len() != 0 || !p.Over || !s.m.sender.idle() {
 		t.Errorf("%d left", n.Len())
 	}
 }
@@ -251,7 +251,7 @@ func TestNoClaimBecomesWhatItCannot(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}()
-	s.m.becomes(a.claim, queued)
+	s.m.claims.becomes(a.claim, queued)
 }
 
 // The same, and it was there before this server was first asked. The ticket in its

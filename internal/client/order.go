@@ -55,17 +55,17 @@ func (o *Order) Unsure() bool { return o.unsure }
 // Do carries out a request that is not about an acquisition of this machine.
 func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 	o.other, o.came = &r, now
-	m.expect(now)
-	m.orders = append(m.orders, o)
+	m.sender.expect(now)
+	m.sender.orders = append(m.sender.orders, o)
 	if r.Kind == protocol.Release && m.Knows(r.ID) {
-		m.doubt() // the engine tells nobody: the release is this client's own
+		m.keeping.doubt() // the engine tells nobody: the release is this client's own
 	}
 }
 
 // Abandon says that nobody waits for an order's answer any more. The release of an
 // acquisition is repeated all the same, until it is answered. Any other order is dropped if it
 // still waits to be sent. The order may be nil.
-func (s *sender) Abandon(o *Order) {
+func (o *Order) Abandon() {
 	if o != nil {
 		o.told = true
 	}
@@ -89,7 +89,7 @@ func (o *Order) matters() bool { return !o.told || o.owed }
 // caller has asked for again since, under the same id.
 func (s *sender) obsolete(o *Order) bool {
 	b, releases := o.releases()
-	return o.told && releases && s.claims.Knows(b.id)
+	return o.told && releases && s.claims.find(b.id) != nil
 }
 
 // orderAnswered takes in the answer to an order.
@@ -106,7 +106,7 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer protocol.Ans
 			answer.Status = protocol.Done
 		}
 	}
-	m.answer(o, Event{Answer: answer})
+	m.sender.answer(o, Event{Answer: answer})
 }
 
 // answer tells the owner of an order what came of it, once.

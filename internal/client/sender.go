@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -58,9 +57,7 @@ func (s *sender) refuse(c *claim, e Event, has bool) {
 // askAll asks for all tickets again: news of one may be lost.
 func (s *sender) askAll() {
 	s.returnIdle(isTicket) // the next caller asks anew
-	for _, c := range s.claims.all {
-		s.claims.askAgain(c)
-	}
+	s.claims.askAllAgain()
 }
 
 // askAnew has the caller of a claim that came to nothing ask again: under another
@@ -73,13 +70,9 @@ func (s *sender) askAnew(c *claim) {
 		s.claims.push(c)
 		return
 	}
-	s.drop(c)
-	if a == nil {
-		return
+	if s.drop(c); a != nil {
+		s.claims.anew(a)
 	}
-	c = s.claims.claim(a)
-	i, _ := slices.BinarySearchFunc(s.claims.fresh, c, func(x, y *claim) int { return cmp.Compare(x.since(), y.since()) })
-	s.claims.fresh = slices.Insert(s.claims.fresh, i, c)
 }
 
 // recheckAt asks for one of the tickets again at t. Older news
@@ -116,20 +109,24 @@ func (s *sender) goOn() {
 }
 
 // Idle reports whether nothing is in flight or wants to be sent.
-func (s *sender) Idle() bool {
+func (m *Machine) Idle() bool { return m.sender.idle() }
+
+func (s *sender) idle() bool {
 	return !s.flight.flying && len(s.orders) == 0 && len(s.claims.due) == 0 && len(s.claims.fresh) == 0 && !s.lines.fewTickets()
 }
 
 // Drained reports whether the owner of a closed machine need not wait any longer: all has
 // been sent, or the engine is away and has nothing of this client.
-func (s *sender) Drained(now time.Duration) bool {
-	return s.Idle() || s.away(now) && !slices.ContainsFunc(s.orders, (*Order).matters) &&
+func (m *Machine) Drained(now time.Duration) bool {
+	s := &m.sender
+	return s.idle() || s.away(now) && !slices.ContainsFunc(s.orders, (*Order).matters) &&
 		!slices.ContainsFunc(s.flight.items, func(it item) bool { return it.order != nil && it.order.matters() })
 }
 
 // GiveUp leaves to the leases what a closed machine still owes. Owners of orders that have no
 // answer are told so.
-func (s *sender) GiveUp() {
+func (m *Machine) GiveUp() {
+	s := &m.sender
 	end := func(o *Order) {
 		if o != nil {
 			o.owed = false
@@ -146,7 +143,7 @@ func (s *sender) GiveUp() {
 }
 
 // LastError is the error of the last call, if it failed.
-func (s *sender) LastError() error { return s.outage.err }
+func (m *Machine) LastError() error { return m.sender.outage.err }
 
 // lose ends a permit that is not held any more.
 func (s *sender) lose(c *claim, why Reason) {
@@ -158,4 +155,31 @@ func (s *sender) lose(c *claim, why Reason) {
 	s.claims.end(c)
 	a.state = Ended
 	s.tell(Event{Kind: Lost, A: a, Reason: why})
+}
+
+// join puts a caller into its line.
+func (s *sender) join(a *Acquisition) {
+	l := s.lines.of(a.Target)
+	if l.last != nil && l.last.weight != a.weight {
+		l.mixed = true
+		s.returnIdle(ticketOf(l.target))
+	}
+	l.add(a)
+	if a.later != nil {
+		s.claims.overtake(l, a)
+	} else if l.next == nil {
+		if c := s.claims.takeSpare(l, a.weight, a.Label); c != nil {
+			s.lines.note(l)
+			s.claims.move(a, c)
+			return
+		}
+		s.returnIdle(ticketOf(l.target)) // of another weight: they would be before it in the queue
+		l.next = a
+	}
+	s.lines.note(l)
+	if a.earlier != nil && a.earlier.state == Waiting && !s.lines.few(l) {
+		s.lines.queued(a, l.ahead+1)
+	} else {
+		l.tellLater(a)
+	}
 }

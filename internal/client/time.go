@@ -46,19 +46,19 @@ type recheck struct {
 // what is due.
 func (m *Machine) Tick(now time.Duration) {
 	m.wake = never
-	look := now >= m.recheck.at
+	look := now >= m.sender.recheck.at
 	waiting := false
 	if look {
-		m.recheck.at = never
+		m.sender.recheck.at = never
 	}
-	m.expireIdle(now)
-	m.overdue(now)
-	calls := slices.ContainsFunc(m.all, func(c *claim) bool { return !c.pending && c.due <= now })
-	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because lose takes the last one's place
-		c := m.all[i]
+	m.keeping.expireIdle(now)
+	m.sender.overdue(now)
+	calls := slices.ContainsFunc(m.claims.all, func(c *claim) bool { return !c.pending && c.due <= now })
+	for i := len(m.claims.all) - 1; i >= 0; i-- { // backwards, because lose takes the last one's place
+		c := m.claims.all[i]
 		switch {
 		case c.stage == held && now >= c.valid:
-			m.lose(c, m.overdueReason(c))
+			m.sender.lose(c, m.overdueReason(c))
 			continue
 		case c.stage == held:
 			m.schedule(c.valid)
@@ -69,24 +69,24 @@ func (m *Machine) Tick(now time.Duration) {
 			waiting = true
 			if !c.pending { // any ticket serves
 				look = false
-				m.push(c)
+				m.claims.push(c)
 			}
 		}
 		// Claims that are nearly due go along with those that are: fewer calls.
 		soon := now + m.terms(c).Lease/(together*asksPerLease)
 		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
-			m.push(c)
+			m.claims.push(c)
 		}
 		if !c.pending {
 			m.schedule(c.due)
 		}
 	}
 	if look && waiting { // all tickets are on their way: their answers may be older
-		m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)
+		m.sender.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)
 	}
-	m.schedule(m.recheck.at)
-	if now < m.outage.paused {
-		m.schedule(m.outage.paused)
+	m.schedule(m.sender.recheck.at)
+	if now < m.sender.outage.paused {
+		m.schedule(m.sender.outage.paused)
 	}
 }
 
@@ -105,7 +105,7 @@ func (h *shared) plan(now time.Duration, c *claim) {
 // Notify takes in what a step of another client's did to this one's tickets.
 func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 	if n.Recall { // before the grants: none of them is kept
-		m.recall()
+		m.keeping.recall()
 	}
 	for _, g := range n.Grants {
 		m.notifyGrant(now, g)
@@ -115,24 +115,24 @@ func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 		return
 	}
 	if n.Ask {
-		m.askAll()
+		m.sender.askAll()
 	}
 	if n.Renew {
-		m.doubt()
+		m.keeping.doubt()
 	}
 	switch {
 	case n.Recheck == protocol.AtOnce:
-		m.goOn()
+		m.sender.goOn()
 	case n.Recheck > 0:
-		m.recheckAt(now+n.Recheck, now)
+		m.sender.recheckAt(now+n.Recheck, now)
 	}
 }
 
 // notifyGrant takes in that a ticket became a permit.
 func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
-	c := m.find(g.ID)
+	c := m.claims.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
-		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
+		m.sender.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
 	}
 	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return
@@ -153,6 +153,6 @@ func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	c.ticket, c.began = g.Ticket, now
 	m.grant(now, c, g.Token, g.Slot, sent, lease, brief)
 	if m.cfg.MaxHold > 0 && c.issued() && now+m.cfg.MaxHold+m.terms(c).Margin < sent+lease {
-		m.push(c) // the engine has it for as long as the ticket was good for
+		m.claims.push(c) // the engine has it for as long as the ticket was good for
 	}
 }

@@ -124,12 +124,28 @@ func (l *Ledger) Save() Snapshot {
 	return s
 }
 
-// Load makes a ledger of data that Save returned.
+// Load makes a ledger of data that Save returned. Keys come first, then what counts for them, then the order of those that
+// wait: it depends on both.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
 		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
+	recorded := l.loadKeys(&s)
+	l.loadEntries(&s)
+	l.loadOrder(recorded)
+	for client, f := range s.Fences {
+		if l.fences == nil {
+			l.fences = map[string]fence{}
+		}
+		l.fences[client] = fence{uint64(f[0]), f[1]}
+	}
+	l.keepers, l.reports, l.auto = maps.Clone(s.Keepers), maps.Clone(s.Reports), s.Auto
+	return l
+}
+
+// loadKeys makes the keys that were recorded. It returns their records.
+func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 	ks := &l.keys
 	ks.on, ks.caps, ks.root.time, ks.seq, ks.epoch = s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch
 	ks.setPools(s.Pools)
@@ -146,6 +162,11 @@ func Load(s Snapshot) *Ledger {
 		k.time, k.ruled, k.cap, k.share = r.Time, r.Ruled, r.Cap, r.Share
 		ks.rules += bit(r.Ruled)
 	}
+	return recorded
+}
+
+// loadEntries makes the permits and tickets, and counts them.
+func (l *Ledger) loadEntries(s *Snapshot) {
 	for _, r := range s.Holders {
 		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, revoked: r.Revoked}
 		l.used += h.weight
@@ -156,15 +177,19 @@ func Load(s Snapshot) *Ledger {
 		}
 		heap.Push(&l.ends, h)
 	}
-	ks.over = 0
-	for _, k := range ks.sorted() { // as recorded, not as the caps are now: see noteOver
-		k.over = len(recorded[k]) > 0 && recorded[k][0].Over
-		ks.over += bit(k.over)
-	}
 	for _, r := range s.Waiters {
 		l.enqueue(&ticket{entry: l.recorded(&r), place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind})
 	}
-	for _, k := range slices.Backward(ks.sorted()) { // those below before those above
+}
+
+// loadOrder puts classes where they were recorded, those below before those above. Which keys are above their caps is as
+// recorded, too: caps may have changed since, see noteOver.
+func (l *Ledger) loadOrder(recorded map[*key][]RecordedKey) {
+	ks := &l.keys
+	ks.over = 0
+	for _, k := range slices.Backward(ks.sorted()) {
+		k.over = len(recorded[k]) > 0 && recorded[k][0].Over
+		ks.over += bit(k.over)
 		late := false
 		for _, c := range k.classes {
 			l.unlist(c)
@@ -175,7 +200,7 @@ func Load(s Snapshot) *Ledger {
 			}
 			r := recorded[k][i]
 			if c.waiting == 0 {
-				continue // its record may be of an earlier wait, in form 1
+				continue // its record is of an earlier wait
 			}
 			c.start, c.seq = r.Base, r.Seq
 			if head := c.head(); r.Full {
@@ -191,14 +216,6 @@ func Load(s Snapshot) *Ledger {
 			l.schedule(k)
 		}
 	}
-	for client, f := range s.Fences {
-		if l.fences == nil {
-			l.fences = map[string]fence{}
-		}
-		l.fences[client] = fence{uint64(f[0]), f[1]}
-	}
-	l.keepers, l.reports, l.auto = maps.Clone(s.Keepers), maps.Clone(s.Reports), s.Auto
-	return l
 }
 
 // record is an entry as data, and recorded the reverse.

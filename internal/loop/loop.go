@@ -384,7 +384,7 @@ func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order
 		l.Lock()
 		defer l.Unlock()
 		if !w.settled.Load() {
-			l.Machine.Abandon(o)
+			o.Abandon()
 			return 0, l.Unanswered(op, ctx.Err())
 		}
 	}

@@ -411,7 +411,7 @@ func (n *node) letGo(c *caller) {
 	if n.w.tracing {
 		n.w.trace("%s: releases %v", n.client, c.Acquisition.ID())
 	}
-	n.machine.Abandon(n.machine.Release(n.clock(), &c.Acquisition))
+	n.machine.Release(n.clock(), &c.Acquisition).Abandon()
 	n.done(c)
 }
 
