@@ -34,7 +34,7 @@ const (
 
 // Weight takes n of the limit, all of it at once or nothing: 1 … MaxLimit. Default: 1. A weight
 // above the limit, or above the cap of the key, fails with a *WeightError. Cost: a heavy caller
-// holds up those behind it, until as much is free.
+// blocks those behind it, until as much is free.
 func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: int64(n)} }
 
 // For is the key of the acquisition: a tenant, a host, a user, a model; or a path of up to three
@@ -47,7 +47,7 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 // path the next free weight goes to the key that holds the fewest whole shares; among such keys, in
 // turn. So a key with a thousand callers delays the others no more than one with two. A user who
 // makes up keys costs its own organisation alone. What nobody else wants is any key's, up to its
-// cap. A key at its cap holds up nobody but those below it.
+// cap. A key at its cap blocks nobody but those below it.
 //
 // Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
 // 1 … 255 bytes of UTF-8 without control characters, with a byte between names. Acquire fails with an
@@ -63,7 +63,7 @@ func For(path ...string) AcquireOption {
 
 // Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
-// nobody holds one pool while it waits for another. A caller that waits for a pool holds up those alone that want some of it.
+// nobody holds one pool while it waits for another. A caller that waits for a pool blocks those alone that want some of it.
 // The first that waits for a pool keeps free for itself all that it wants, so that one that wants much is not passed for
 // ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
 // 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such

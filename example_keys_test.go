@@ -43,7 +43,7 @@ func ExampleFor() {
 }
 
 // Limits within limits: three at once in all, two for each organisation, one for each user of one. A user
-// at her cap holds up nobody, and a full organisation none of another.
+// at her cap blocks nobody, and a full organisation none of another.
 func ExampleFor_path() {
 	ctx := context.Background()
 	sem, err := sema.New(memengine.New(), "api", 3, &sema.Options{Caps: sema.Caps{2, 1}})

@@ -72,7 +72,7 @@ type KeyState struct {
 	Cap     int  `json:"cap,omitempty"`     // the most weight that it may hold; 0: only the limit applies
 	Share   int  `json:"share"`             // in the order among keys
 	Ruled   bool `json:"ruled,omitempty"`   // an operator gave it a cap or a share of its own
-	Full    bool `json:"full,omitempty"`    // the key's cap holds up its first waiter
+	Full    bool `json:"full,omitempty"`    // the key's cap blocks its first waiter
 	InTurn  bool `json:"in_turn,omitempty"` // its first waiter waits for weight above it, or for keys beside it
 	Before  int  `json:"before"`            // how many keys beside it are served before it, if it waits and is not full
 }

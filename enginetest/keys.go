@@ -36,7 +36,7 @@ func (e *env) keyState(s *semaphore, key string) (of engine.KeyState) {
 }
 
 var keyTests = []test{
-	{name: "a key holds no more than its cap, and holds up nobody", atOnce: true, run: func(e *env) {
+	{name: "a key holds no more than its cap, and blocks nobody", atOnce: true, run: func(e *env) {
 		two := &sema.Options{Caps: sema.Caps{2}}
 		a, b := e.sem(4, two), e.sem(4, two)
 		first := e.acquireFor(a, "acme", 1)

@@ -32,7 +32,7 @@ var orderTests = []test{
 		e.release(gate)
 		e.inOrder(line)
 	}},
-	{name: "a heavy request at the head holds up light ones and does not starve", run: func(e *env) {
+	{name: "a heavy request at the head blocks light ones and does not starve", run: func(e *env) {
 		// node redis-semaphore: 0 of 358 tries.
 		s, other := e.sem(2, nil), e.sem(2, nil)
 		a, b := e.acquire(s, 1), e.acquire(s, 1)

@@ -16,7 +16,7 @@ import (
 func path(names string) sema.AcquireOption { return sema.For(strings.Split(names, "/")...) }
 
 var pathTests = []test{
-	{name: "each key of a path is held to its cap, and holds up those below it alone", atOnce: true, run: func(e *env) {
+	{name: "each key of a path is held to its cap, and blocks those below it alone", atOnce: true, run: func(e *env) {
 		caps := &sema.Options{Caps: sema.Caps{3, 2}}
 		a, b := e.sem(5, caps), e.sem(5, caps)
 		alice := []*permit{e.acquire(a, 1, path("acme/alice")), e.acquire(b, 1, path("acme/alice"))}
@@ -125,7 +125,7 @@ var pathTests = []test{
 		e.release(held[2])
 		e.release(e.permit(w))
 	}},
-	{name: "a user whose cap was lowered holds up nobody else of the organisation", run: func(e *env) {
+	{name: "a user whose cap was lowered blocks nobody else of the organisation", run: func(e *env) {
 		o, s := e.operator(), e.sem(10, &sema.Options{Caps: sema.Caps{4}})
 		held := []*permit{e.acquire(s, 1, path("acme/alice")), e.acquire(s, 2, path("acme/bob"))}
 		alice := e.queue(s, 3, path("acme/alice"))
@@ -142,7 +142,7 @@ var pathTests = []test{
 		e.release(held...)
 		e.empty(s, 10)
 	}},
-	{name: "users whose caps were lowered hold up nobody, however many they are", run: func(e *env) {
+	{name: "users whose caps were lowered block nobody, however many they are", run: func(e *env) {
 		o, s := e.operator(), e.sem(44, &sema.Options{Caps: sema.Caps{0, 4}, Lease: long})
 		held := []*permit{e.acquire(s, 2, path("acme/last"))}
 		for i := range 40 { // more than a step handles

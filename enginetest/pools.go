@@ -44,7 +44,7 @@ func (e *env) wideFirst(wide *waiter, held []*permit, narrow []*waiter) {
 }
 
 var poolTests = []test{
-	{name: "a pool is a limit of its own, and holds up those alone who want some of it", atOnce: true, run: func(e *env) {
+	{name: "a pool is a limit of its own, and blocks those alone who want some of it", atOnce: true, run: func(e *env) {
 		a, b := e.sem(9, pools("gpu=2,db=3")), e.sem(9, pools("db=3,gpu=2"))
 		held := []*permit{e.acquire(a, 1, sema.Take("gpu", 2))}
 		e.busy(b, sema.Take("gpu", 1))

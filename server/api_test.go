@@ -569,7 +569,7 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// A key at its cap holds up those below it, and nobody else.
+// A key at its cap blocks those below it, and nobody else.
 func TestKeysOfTwoNames(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const x = "/v1/semaphores/x"

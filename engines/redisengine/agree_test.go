@@ -112,7 +112,7 @@ type bench struct {
 
 // met counts cases that a few clients hardly ever meet.
 type met struct {
-	turns, ends, told atomic.Int64 // steps that met MAX_TURNS, MAX_ENDS, MAX_TOLD
+	turns, ends, told atomic.Int64 // steps that met MAX_BUDGET, MAX_ENDS, MAX_TOLD
 	forgotten         atomic.Int64 // semaphores, with their limit
 	fences            atomic.Int64 // calls that a fence would have refused, but it had ended
 	described         atomic.Int64 // calls with a description of their client

@@ -45,7 +45,7 @@ type Reply struct {
 	Pools   engine.Pools // as stored
 	Answers []Answer
 
-	// Room is set if each waiter waits for a cap that holds up its first caller: then free
+	// Room is set if each waiter waits for a cap that blocks its first caller: then free
 	// weight may pass from caller to caller of one key.
 	Room bool
 

@@ -19,7 +19,7 @@ type Look struct {
 	keys   map[engine.Key]engine.KeyState
 	held   map[lane]int    // the weight that a key holds with some of a pool; of the pool "", all that it holds
 	turn   map[lane]int    // of each lane in turn: how many of those beside it are served before it
-	keep   []engine.Waiter // those who may have a reservation: the first of each set that no cap holds up
+	keep   []engine.Waiter // those who may have a reservation: the first of each set that no cap blocks
 }
 
 // lane is who waits for a key, or below it, and takes some of the same pools, which set names.

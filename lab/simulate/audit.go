@@ -42,9 +42,9 @@ func (v *view) sound() error {
 	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
 		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
 	}
-	waits, p := map[*tenant]bool{}, v.passing(false)
+	waits, p := map[*tenant]bool{}, v.newRound(false)
 	for _, t := range slices.Backward(v.tenants) {
-		for _, n := range t.lanes {
+		for _, n := range t.classes {
 			for k := t; len(n.queue) > 0 && k != nil; k = k.up {
 				waits[k] = true
 			}
@@ -58,14 +58,14 @@ func (v *view) sound() error {
 			return fmt.Errorf("key %q has others below it, and is not said to", t.Name)
 		}
 		first := p.first(t, func(string) bool { return true })
-		for _, n := range t.lanes {
+		for _, n := range t.classes {
 			leaf := p.next(n)
 			switch {
 			case leaf == nil && n.full:
 				return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
 			case n.full && n.epoch != v.Epoch:
 				return fmt.Errorf("key %q is full by a cap of the past", t.Name)
-			case n.full && !t.lacks(leaf.queue[0].ID.Weight) && !t.lacks(first.queue[0].ID.Weight):
+			case n.full && !t.blocks(leaf.queue[0].ID.Weight) && !t.blocks(first.queue[0].ID.Weight):
 				return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
 			case n.seq == 0 && v.Keyed:
 				return fmt.Errorf("key %q waits for %q, and has no seat", t.Name, n.set)

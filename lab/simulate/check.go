@@ -25,7 +25,7 @@ type checker struct {
 	byPool  map[string]int             // how much of each pool may be used: as much as there is, or what a smaller amount found
 	byKey   map[string]int             // what each key, and each above one, held after the last step
 	over    map[string]int64           // since when keys have held more than their caps
-	turns   map[string]int64           // since when each leaf has been in turn
+	turns   map[string]int64           // since when each leaf has been runnable
 	given   map[engine.ID]int64        // the token of the last grant to each
 	when    map[engine.ID]int64        // and when it was
 	grants  map[int64]engine.ID        // the permit of each token
@@ -88,7 +88,7 @@ func asks(n *protocol.Notification) bool { return n.Ask || n.Recheck == protocol
 // shares looks whether a step keeps the order among keys.
 func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant, reply protocol.Reply, news map[string]*protocol.Notification) {
 	w := k.w
-	if !w.lanes() || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
+	if !w.classes() || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
 		return
 	}
 	told := asks(&reply.Notification) || len(c.Requests) == 0 // then the engine itself has ended what is over
@@ -104,11 +104,11 @@ func (k *checker) shares(before *view, c protocol.Call, grants []protocol.Grant,
 // caps compares what each key holds with its cap, or what a smaller one found.
 func (k *checker) caps() {
 	w := k.w
-	if !w.lanes() {
+	if !w.classes() {
 		return
 	}
 	turns := map[string]int64{}
-	w.server.ledger.EachInTurn(func(leaf *lane, _ engine.ID) {
+	w.server.ledger.EachRunnable(func(leaf *class, _ engine.ID) {
 		turns[leaf.name()] = w.now
 		if since, ok := k.turns[leaf.name()]; ok {
 			turns[leaf.name()] = since
@@ -153,9 +153,9 @@ func (k *checker) amounts() {
 	}
 }
 
-// lacks takes in that a server lacks the last steps: what had been given back since,
+// missesSteps takes in that a server does not have the last steps: what had been given back since,
 // beyond a limit or a cap that is smaller now, is held again.
-func (k *checker) lacks() {
+func (k *checker) missesSteps() {
 	k.allowed = max(k.allowed, k.w.server.ledger.used)
 	for pool := range k.byPool {
 		k.byPool[pool] = max(k.byPool[pool], k.w.server.ledger.taken[pool])
@@ -198,7 +198,7 @@ func (k *checker) revived(gone []int, c protocol.Call, reply protocol.Reply) {
 func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	w := k.w
 	k.when[id] = w.now
-	if k.grants[token] == id { // told again; perhaps by a replica that lacks what came later
+	if k.grants[token] == id { // told again; perhaps by a replica that does not have what came later
 		k.given[id] = token
 		return
 	}
@@ -235,7 +235,7 @@ func (k *checker) passedOver(c *caller) *caller {
 
 func (k *checker) earlier(other, c *caller) bool {
 	n := other.n
-	if k.w.lanes() && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
+	if k.w.classes() && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
 	return other.Target == c.Target && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && !k.w.server.ledger.TooHeavy(other.Target, other.weight) && !n.plan.unfair &&
@@ -305,7 +305,7 @@ func (k *checker) passed(c *caller) {
 		w.fail("pause: %v is passed on %v after it", id, micros(w.now-since))
 	}
 	for _, name := range path(c.Key) {
-		if since, over := k.over[name]; over && w.now-since > contact && k.calm() < since {
+		if since, over := k.over[name]; over && w.now-since > contact && k.calm() <= since {
 			w.fail("cap: %v is passed on, and %q has held more than its cap for %v", id, name, micros(w.now-since))
 		}
 	}
@@ -322,18 +322,18 @@ func (k *checker) passed(c *caller) {
 }
 
 // beside looks whether a permit is passed on while another key of the process waits
-// in turn, by more than messages take.
+// runnable, by more than messages take.
 func (k *checker) beside(c *caller) {
 	w := k.w
 	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
 		return
 	}
-	w.server.ledger.EachInTurn(func(leaf *lane, first engine.ID) {
+	w.server.ledger.EachRunnable(func(leaf *class, first engine.ID) {
 		target := leaf.target()
 		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Target == target && o.State() == client.Waiting })
 		since := max(k.turns[leaf.name()], k.lately)
 		if waits && target != c.Target && first.Client == c.n.client && w.now-since > 2*k.messages() {
-			w.fail("share: %v is passed on, and %v of its process has waited in turn for %v", c.Acquisition.ID(), target, micros(w.now-since))
+			w.fail("share: %v is passed on, and %v of its process has been runnable for %v", c.Acquisition.ID(), target, micros(w.now-since))
 		}
 	})
 }
@@ -384,7 +384,7 @@ func (k *checker) looked(c *caller) {
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
-	if t := k.w.server.ledger.TargetOf(c.Acquisition.ID()); t != c.Target && k.w.now >= k.doubt && k.w.lanes() {
+	if t := k.w.server.ledger.TargetOf(c.Acquisition.ID()); t != c.Target && k.w.now >= k.doubt && k.w.classes() {
 		k.w.fail("share: %v is one of %v, and goes to a caller of %v", c.Acquisition.ID(), t, c.Target)
 	}
 	k.tokens(c)

@@ -18,7 +18,7 @@ type judge struct {
 	passed map[[2]string]passing // one key stands, the other was served
 }
 
-// stood is how a key has stood in turn since it came, or was last served, or had
+// stood is how a key has been runnable since it came, or was last served, or had
 // another first ticket.
 type stood struct {
 	seq          int64
@@ -49,8 +49,8 @@ func (j *judge) step(now int64, before, after *view, requests []protocol.Request
 		}
 		for n := after.leafOf(g.ID); n != nil && n.up != nil; n = n.up {
 			for _, t := range n.up.below {
-				for _, k := range t.lanes {
-					if s, ok := j.stands[k.name()]; ok && t != n && after.inTurn(k) != nil && k.seq == s.seq {
+				for _, k := range t.classes {
+					if s, ok := j.stands[k.name()]; ok && t != n && after.runnable(k) != nil && k.seq == s.seq {
 						return fmt.Errorf("%v does not wait, and passes key %q", g.ID, t.Name)
 					}
 				}
@@ -82,12 +82,12 @@ func left(before, after *view, r *protocol.Request) error {
 	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
 		return nil
 	}
-	p := before.passing(false)
+	p := before.newRound(false)
 	if p.ready(none) != nil {
 		return nil // a step has left something to this one
 	}
 	for pool, n := range r.Takes.All() {
-		if p.shut[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
+		if p.awaited[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
 			return fmt.Errorf("%v takes %d of %q, which is kept free for others", r.ID, n, pool)
 		}
 	}
@@ -99,7 +99,7 @@ func left(before, after *view, r *protocol.Request) error {
 	return nil
 }
 
-// inLanes looks whether nobody is passed in a lane.
+// inLanes looks whether nobody is passed in a class.
 func inLanes(before, after *view, asked map[engine.ID]protocol.Request, grants []protocol.Grant) error {
 	for _, g := range grants {
 		t := recorded(before.Waiters, g.ID)
@@ -122,7 +122,7 @@ func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []
 	if !before.Keyed {
 		return nil // seats are not written yet
 	}
-	waited, served := map[*lane]bool{}, map[*lane]bool{}
+	waited, served := map[*class]bool{}, map[*class]bool{}
 	for i := range before.Waiters {
 		id := before.Waiters[i].ID
 		if _, again := asked[id]; again || !after.Waits(id) { // it may have been dropped, and be back again
@@ -159,11 +159,11 @@ func seated(before, after *view, asked map[engine.ID]protocol.Request, grants []
 // a lower level is not passed at all. A key that waits for several sets of pools may be passed: what it may
 // still hold is kept free for one of them.
 func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.ID]protocol.Request) error {
-	now, lanes, served := map[string]stood{}, map[string]*lane{}, map[string]bool{}
+	now, classes, served := map[string]stood{}, map[string]*class{}, map[string]bool{}
 	for _, t := range after.tenants {
-		for _, n := range t.lanes {
-			lanes[n.name()] = n
-			if leaf := after.inTurn(n); leaf != nil && len(t.lanes) == 1 {
+		for _, n := range t.classes {
+			classes[n.name()] = n
+			if leaf := after.runnable(n); leaf != nil && len(t.classes) == 1 {
 				now[n.name()] = stood{n.seq, n.level(n.counts(n.pools())), n.shares(), leaf.queue[0].ID}
 			}
 		}
@@ -205,11 +205,11 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 	for _, g := range grants {
 		for n := after.leafOf(g.ID); n != nil && n.up != nil && !asked[g.ID].Unfair; n = n.up { // it may be over again
 			c, of := was[n], n.of(after.setOf(g.ID))
-			then := lane{tenant: &c, set: of.set}
+			then := class{tenant: &c, set: of.set}
 			level := then.level(then.counts(then.pools()))
 			for waits, s := range j.stands {
-				if other := lanes[waits]; other.up == n.up && other.set == of.set {
-					if err := j.pass(of, other, s, level, g.ID.Weight); err != nil {
+				if other := classes[waits]; other.up == n.up && other.set == of.set {
+					if err := j.servedBefore(of, other, s, level, g.ID.Weight); err != nil {
 						return err
 					}
 				}
@@ -228,8 +228,8 @@ func (j *judge) bounded(after *view, grants []protocol.Grant, asked map[engine.I
 	return nil
 }
 
-// pass notes that a lane was served at a level, with a weight, while another one beside it stands.
-func (j *judge) pass(served, other *lane, stands stood, level, weight int) error {
+// servedBefore notes that a class was served at a level, with a weight, while another one beside it stands.
+func (j *judge) servedBefore(served, other *class, stands stood, level, weight int) error {
 	switch {
 	case level > stands.level:
 		return fmt.Errorf("key %q was served at level %d before %q, which stands at level %d", served.Name, level, other.Name, stands.level)
@@ -265,25 +265,25 @@ func inOrder(at int64, before, after *view, requests []protocol.Request, grants 
 		granted[g.ID] = true
 	}
 	gone := func(id engine.ID) bool { return after.entry(id) == nil && !granted[id] }
-	silent := func(id engine.ID) bool { // dropped where it is met, though it lacks a pool
+	silent := func(id engine.ID) bool { // dropped where it is met, though a pool blocks it
 		t := before.entry(id)
 		return gone(id) && t.Lease == 0 && t.End <= at
 	}
 	for dropped := false; len(grants) > 0; {
-		leaf := now.passing(true).ready(silent)
+		leaf := now.newRound(true).ready(silent)
 		if !dropped && (leaf == nil || len(now.Pools) > 0 && leaf.queue[0].ID != grants[0].ID && !gone(leaf.queue[0].ID)) {
 			// Then the step dropped tickets of clients that it could not tell of the end of the first lease. The others
 			// may be in another order without them.
 			dropped = true
 			for _, t := range now.tenants {
-				for _, n := range t.lanes {
+				for _, n := range t.classes {
 					n.queue = slices.DeleteFunc(n.queue, func(r *ledger.Recorded) bool { return gone(r.ID) })
 				}
 			}
 			continue
 		}
 		if leaf == nil {
-			return fmt.Errorf("%v is granted, and no key is in turn", grants[0].ID)
+			return fmt.Errorf("%v is granted, and no key is runnable", grants[0].ID)
 		}
 		first := leaf.queue[0].ID
 		if first != grants[0].ID && after.entry(first) != nil {
@@ -325,8 +325,8 @@ func inOrder(at int64, before, after *view, requests []protocol.Request, grants 
 // that ticket counts for the keys above.
 func (v *view) unseen() bool {
 	for _, t := range v.tenants {
-		for _, n := range t.lanes {
-			if leaf := v.inTurn(n); leaf != nil && t.lacks(leaf.queue[0].ID.Weight) && (leaf.up != v.root || len(t.lanes) > 1) {
+		for _, n := range t.classes {
+			if leaf := v.runnable(n); leaf != nil && t.blocks(leaf.queue[0].ID.Weight) && (leaf.up != v.root || len(t.classes) > 1) {
 				return true
 			}
 		}

@@ -247,9 +247,9 @@ func (w *sharing) sums() {
 		w.allowed[name] = most
 	}
 	for _, t := range w.l.tenants {
-		for _, n := range t.lanes {
-			if leaf := w.l.inTurn(n); !w.other && leaf != nil && holdsUp(t, leaf) {
-				w.t.Fatalf("key %q is in turn, and holds %d of %d", t.Name, t.held, t.most)
+		for _, n := range t.classes {
+			if leaf := w.l.runnable(n); !w.other && leaf != nil && isBlocker(t, leaf) {
+				w.t.Fatalf("key %q is runnable, and holds %d of %d", t.Name, t.held, t.most)
 			}
 		}
 	}
@@ -262,8 +262,8 @@ func (w *sharing) sums() {
 	}
 }
 
-// conserves looks whether free weight lies beside a key in turn. A full key is held up by its cap: sums has
-// seen that it lacks the weight of its first ticket.
+// conserves looks whether free weight lies beside a runnable key. A full key is blocked by its cap: sums has
+// seen that it blocks its first ticket.
 func (w *sharing) conserves(told bool) {
 	w.t.Helper()
 	if next, ok := w.l.Ready(); ok && !told && !w.l.Paused {
@@ -272,7 +272,7 @@ func (w *sharing) conserves(told bool) {
 }
 
 // What holds among keys: the caps, the sums, the order and its bound, and that no free weight lies
-// beside a key in turn. The answers and grants of each step are those of the oracle.
+// beside a runnable key. The answers and grants of each step are those of the oracle.
 func TestShares(t *testing.T) {
 	grants := 0
 	for seed := range *worlds {

@@ -32,7 +32,7 @@ type oracle struct {
 	seats map[place]seat   // of the keys that wait
 	time  map[string]int64 // of the keys above them, virtual
 	seq   int64
-	pass  reserving
+	round reserving
 	turns int // how many tickets the step may still serve or drop, fewer with many sets, and how many smaller caps it may look at
 
 	known map[place]*wish // the first, until something changes
@@ -50,11 +50,11 @@ type sight struct {
 
 // reserving is what a step keeps free, since it last granted something.
 type reserving struct {
-	all   bool           // it knows who else might be served
-	kept  map[string]int // weight, by key
-	pools map[string]int
-	shut  map[string]bool // pools that somebody lacks
-	moved [][]string      // the keys that something was kept free of, and that were looked at
+	all     bool           // it knows who else might be served
+	kept    map[string]int // weight, by key
+	pools   map[string]int
+	awaited map[string]bool // pools that a ticket ahead waits for
+	moved   [][]string      // the keys that something was kept free of, and that were looked at
 }
 
 // wish is a ticket, and then a permit.
@@ -219,7 +219,7 @@ func (o *oracle) sets(key string) (sets []string) {
 	return slices.Compact(sets)
 }
 
-// before reports whether an ask comes before all that wait: those of its line, the keys in turn
+// before reports whether an ask comes before all that wait: those of its line, the runnable keys
 // beside those of its path, and those who want other pools.
 func (o *oracle) before(w *wish, r *protocol.Request, at int64) bool {
 	fresh := find(o.waiting, r.ID) == nil // it has no ticket yet
@@ -235,7 +235,7 @@ func (o *oracle) before(w *wish, r *protocol.Request, at int64) bool {
 				return false
 			}
 		}
-		if sets := o.sets(name); slices.ContainsFunc(sets, func(set string) bool { return set != w.set }) && o.heldUp(name, sight{caps: o.caps}) {
+		if sets := o.sets(name); slices.ContainsFunc(sets, func(set string) bool { return set != w.set }) && o.blocksAll(name, sight{caps: o.caps}) {
 			return false
 		}
 	}
@@ -249,16 +249,16 @@ func (o *oracle) before(w *wish, r *protocol.Request, at int64) bool {
 
 // left reports whether an ask fits beside all that the step keeps free, and nobody of its own lane waits before it.
 func (o *oracle) left(w *wish) bool {
-	if !o.pass.all || !o.fits(w) {
+	if !o.round.all || !o.fits(w) {
 		return false
 	}
 	for name := range w.takes {
-		if o.pass.shut[name] {
+		if o.round.awaited[name] {
 			return false
 		}
 	}
 	for _, name := range w.line[:len(w.line)-1] {
-		if o.full(name, w.set) || o.heldUp(name, sight{caps: o.caps}) {
+		if o.full(name, w.set) || o.blocksAll(name, sight{caps: o.caps}) {
 			return false
 		}
 	}
@@ -293,13 +293,13 @@ func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	return grants
 }
 
-// next is the ticket that is served or dropped next. Each one before it that lacks something keeps free all that
+// next is the ticket that is served or dropped next. Each one before it that is blocked keeps free all that
 // its caller wants.
 func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
-	p := &o.pass
+	p := &o.round
 	for {
 		w := o.firstOf(everything, func(set string) bool {
-			return !slices.ContainsFunc(strings.Split(set, ","), func(name string) bool { return p.shut[name] })
+			return !slices.ContainsFunc(strings.Split(set, ","), func(name string) bool { return p.awaited[name] })
 		})
 		p.all = w == nil
 		if w == nil || w.place > upTo {
@@ -308,7 +308,7 @@ func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 		if o.tooHeavy(w) {
 			return w, true
 		}
-		i := slices.IndexFunc(w.line, func(key string) bool { return o.lacks(key, w, sight{o.caps, p.kept}) })
+		i := slices.IndexFunc(w.line, func(key string) bool { return o.blocks(key, w, sight{o.caps, p.kept}) })
 		if i >= 0 && w.line[i] != everything {
 			if p.kept[w.line[i]] == 0 {
 				if o.turns <= 0 {
@@ -325,16 +325,16 @@ func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 		if w.end <= now {
 			return w, true
 		}
-		lacks := o.lackedPools(w)
+		short := o.shortPools(w)
 		full := w.id.Weight > o.limit-o.holds(everything)-p.kept[everything]
-		if !full && len(lacks) == 0 {
+		if !full && len(short) == 0 {
 			return w, false
 		}
 		if p.kept == nil {
-			p.kept, p.pools, p.shut = map[string]int{}, map[string]int{}, map[string]bool{}
+			p.kept, p.pools, p.awaited = map[string]int{}, map[string]int{}, map[string]bool{}
 		}
-		for _, name := range lacks {
-			p.shut[name] = true
+		for _, name := range short {
+			p.awaited[name] = true
 		}
 		for _, key := range w.line {
 			p.kept[key] += w.id.Weight
@@ -351,21 +351,21 @@ func (o *oracle) next(now, upTo int64) (w *wish, drop bool) {
 
 // endPass keeps nothing free any more.
 func (o *oracle) endPass() {
-	moved := o.pass.moved
-	o.pass = reserving{}
+	moved := o.round.moved
+	o.round = reserving{}
 	for _, line := range moved {
 		o.look(line)
 	}
 }
 
-// lackedPools are the pools that have less left than a ticket wants. What is kept free is not left.
-func (o *oracle) lackedPools(w *wish) (lacks []string) {
+// shortPools are the pools that have less left than a ticket wants. What is kept free is not left.
+func (o *oracle) shortPools(w *wish) (short []string) {
 	for name, n := range w.takes {
-		if n > o.pools[name]-o.usedOf(name)-o.pass.pools[name] {
-			lacks = append(lacks, name)
+		if n > o.pools[name]-o.usedOf(name)-o.round.pools[name] {
+			short = append(short, name)
 		}
 	}
-	return lacks
+	return short
 }
 
 func (o *oracle) usedOf(pool string) (used int) {
@@ -379,7 +379,7 @@ func (o *oracle) usedOf(pool string) (used int) {
 func (o *oracle) look(line []string) {
 	o.changed()
 	for _, name := range line {
-		o.seen[name] = sight{o.caps, maps.Clone(o.pass.kept)}
+		o.seen[name] = sight{o.caps, maps.Clone(o.round.kept)}
 	}
 }
 
@@ -468,7 +468,7 @@ func (o *oracle) first(key, set string) (best *wish) {
 	return best
 }
 
-// firsts are the keys in turn below one, each with its first.
+// firsts are the runnable keys below one, each with its first.
 func (o *oracle) firsts(key, set string) map[string]*wish {
 	of := map[string]*wish{}
 	for _, w := range o.waiting {
@@ -566,8 +566,8 @@ func (o *oracle) cost(key string, w *wish) int64 {
 	return max(1, int64(w.id.Weight*1000/o.share(key)))
 }
 
-// full reports whether a key stands aside with those who want a set of pools, as far as it was seen. It does
-// if their first, or the first of all below it, lacks its weight there, and at no key below it.
+// full reports whether a key blocks those who want a set of pools, as far as it was seen: if their first, or the first of
+// all below it, has too little there, and at no key below it.
 func (o *oracle) full(key, set string) (is bool) {
 	at := place{key, set}
 	if was, ok := o.stood[at]; ok {
@@ -578,34 +578,34 @@ func (o *oracle) full(key, set string) (is bool) {
 	if first == nil {
 		return false
 	}
-	lowest := slices.IndexFunc(first.line, func(name string) bool { return o.lacks(name, first, by) })
-	return o.heldUp(key, by) || o.holdsUp(key, first, by.caps) || by.kept[key] > 0 && lowest >= 0 && first.line[lowest] == key
+	lowest := slices.IndexFunc(first.line, func(name string) bool { return o.blocks(name, first, by) })
+	return o.blocksAll(key, by) || o.isBlocker(key, first, by.caps) || by.kept[key] > 0 && lowest >= 0 && first.line[lowest] == key
 }
 
-// heldUp reports whether a key holds up the first of all below it.
-func (o *oracle) heldUp(key string, by sight) bool {
+// blocksAll reports whether a key blocks the first of all below it.
+func (o *oracle) blocksAll(key string, by sight) bool {
 	first := o.firstOf(key, func(string) bool { return true })
-	return first != nil && o.holdsUp(key, first, by.caps)
+	return first != nil && o.isBlocker(key, first, by.caps)
 }
 
-// holdsUp reports whether a key, and none below it, holds up somebody.
-func (o *oracle) holdsUp(key string, first *wish, caps engine.Caps) bool {
+// isBlocker reports whether a key, and none below it, blocks somebody.
+func (o *oracle) isBlocker(key string, first *wish, caps engine.Caps) bool {
 	for _, below := range first.line[:slices.Index(first.line, key)] {
 		if first.id.Weight > o.capBy(below, caps)-o.holds(below) {
 			return false
 		}
 	}
-	return o.lacks(key, first, sight{caps: caps})
+	return o.blocks(key, first, sight{caps: caps})
 }
 
-// lacks reports whether a key with a cap must give back something before its first may be served.
-func (o *oracle) lacks(key string, first *wish, by sight) bool {
+// blocks reports whether a key with a cap has to get something back before its first may be served.
+func (o *oracle) blocks(key string, first *wish, by sight) bool {
 	most := o.capBy(key, by.caps)
 	return first.id.Weight <= most && first.id.Weight > most-o.holds(key)-by.kept[key]
 }
 
 func (o *oracle) fits(w *wish) bool {
-	return !o.paused && len(o.lackedPools(w)) == 0 && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key)-o.pass.kept[key] })
+	return !o.paused && len(o.shortPools(w)) == 0 && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key)-o.round.kept[key] })
 }
 
 func (o *oracle) tooHeavy(w *wish) bool {

@@ -176,7 +176,18 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			p.clients[i].hold = max(p.clients[i].hold, millisecond)
 		}
 	}
+	if p.users == 0 && p.rules > 0 && rand.New(rand.NewPCG(seed, 0x616c6f6e)).IntN(4) == 0 {
+		p.busyAlone(lease)
+	}
 	return p, rng
+}
+
+// busyAlone leaves one client, whose callers come all the time: only it may pass permits on for long, while rules change.
+func (p *plan) busyAlone(lease int64) {
+	p.clients, p.rules, p.limit, p.caps[0] = p.clients[:1], lease/2, 5, 5
+	p.restarts, p.forgets, p.steps, p.failovers = 0, 0, 0, 0
+	c := &p.clients[0]
+	c.callers, c.hold, c.think, c.patience, c.try = max(12, c.callers), lease/50, 10, 0, 0
 }
 
 // drawKeys draws the keys of a plan, in two of three seeds, and the caps of those with two names or
@@ -260,8 +271,8 @@ func (w *world) target() (t protocol.Target) {
 	return t
 }
 
-// lanes reports whether the semaphore has keys or pools, and so several queues.
-func (w *world) lanes() bool { return len(w.keys) > 0 || w.pools != "" }
+// classes reports whether the semaphore has keys or pools, and so several queues.
+func (w *world) classes() bool { return len(w.keys) > 0 || w.pools != "" }
 
 // ruled draws a key that gets a rule: that of a caller, or one above it.
 func (w *world) ruled() engine.Key {

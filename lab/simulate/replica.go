@@ -119,7 +119,7 @@ func (s *server) failover() {
 	l := ledger.Load(r.snapshot)
 	s.ledger, s.judge, w.check.reports = newBook(l), judge{}, nil
 	l.Reach = func(client string) bool { return s.reach[client] }
-	w.check.lacks()
+	w.check.missesSteps()
 	*r = replica{snapshot: r.snapshot, has: 1, sent: 1, master: r.master + 1}
 	for _, n := range w.nodes {
 		if n.flying > 0 {

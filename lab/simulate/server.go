@@ -84,7 +84,7 @@ func (s *server) take(n *node, client string, c protocol.Call) {
 // step carries out a call, and sends the notifications.
 func (s *server) step(client string, c protocol.Call) protocol.Reply {
 	w := s.w
-	if w.lanes() {
+	if w.classes() {
 		s.ledger.Expire(s.now()) // the judge expects it
 	}
 	before, gone := s.ledger.view, s.gone(c)

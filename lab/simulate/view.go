@@ -18,7 +18,7 @@ type view struct {
 	ledger.Snapshot
 	used     int            // the weight that is held
 	taken    map[string]int // what is used of each pool
-	standing *pass          // the lanes aside, as the ledger says; nil: not looked at yet
+	standing *round         // which classes are blocked, as the ledger says; nil: not looked at yet
 	root     *tenant        // the semaphore: its cap is the limit
 	tenants  []*tenant      // the keys that hold, wait or have a rule, and those above them
 }
@@ -26,21 +26,21 @@ type view struct {
 // tenant is one of the keys that share a semaphore, with all below it.
 type tenant struct {
 	ledger.RecordedKey
-	up    *tenant // nil: it is the root
-	below []*tenant
-	most  int            // how much weight it may hold
-	held  int            // weight
-	with  map[string]int // the weight of permits that have some of a pool, by pool
-	lanes []*lane        // by the names of the pools
+	up      *tenant // nil: it is the root
+	below   []*tenant
+	most    int            // how much weight it may hold
+	held    int            // weight
+	with    map[string]int // the weight of permits that have some of a pool, by pool
+	classes []*class       // by the names of the pools
 }
 
-// lane is what waits at a key, or below it, for the same pools.
-type lane struct {
+// class is what waits at a key, or below it, for the same pools.
+type class struct {
 	*tenant
 	set       string             // the names of the pools
 	queue     []*ledger.Recorded // of a leaf, by place
 	base, seq int64
-	full      bool // the ledger says that it stands aside
+	full      bool // the ledger says that it is blocked
 	epoch     int
 }
 
@@ -53,7 +53,7 @@ func see(s ledger.Snapshot) *view {
 			t.RecordedKey = k
 		}
 		if k.Seq > 0 {
-			n := t.lane(k.Set)
+			n := t.class(k.Set)
 			n.base, n.seq, n.full, n.epoch = k.Base, k.Seq, k.Full, k.Epoch
 		}
 	}
@@ -75,10 +75,10 @@ func see(s ledger.Snapshot) *view {
 	}
 	for i := range s.Waiters {
 		set, t := s.Waiters[i].Takes.Names(), v.leaf(s.Waiters[i].Key)
-		n := t.lane(set)
+		n := t.class(set)
 		n.queue = append(n.queue, &s.Waiters[i])
 		for ; t != nil; t = t.up {
-			t.lane(set)
+			t.class(set)
 		}
 	}
 	for _, t := range v.tenants {
@@ -90,23 +90,23 @@ func see(s ledger.Snapshot) *view {
 // takesOf is what a permit or ticket takes of pools.
 func takesOf(r *ledger.Recorded) map[string]int { return r.Takes.Map() }
 
-// lane finds a key's lane of a set of pools, or makes it.
-func (t *tenant) lane(set string) *lane {
-	i, ok := slices.BinarySearchFunc(t.lanes, set, func(n *lane, set string) int { return strings.Compare(n.set, set) })
+// class finds a key's class of a set of pools, or makes it.
+func (t *tenant) class(set string) *class {
+	i, ok := slices.BinarySearchFunc(t.classes, set, func(n *class, set string) int { return strings.Compare(n.set, set) })
 	if !ok {
-		t.lanes = slices.Insert(t.lanes, i, &lane{tenant: t, set: set})
+		t.classes = slices.Insert(t.classes, i, &class{tenant: t, set: set})
 	}
-	return t.lanes[i]
+	return t.classes[i]
 }
 
-// of is a key's lane of a set of pools. Nobody waits in one that the view does not have.
-func (t *tenant) of(set string) *lane {
-	for _, n := range t.lanes {
+// of is a key's class of a set of pools. Nobody waits in one that the view does not have.
+func (t *tenant) of(set string) *class {
+	for _, n := range t.classes {
 		if n.set == set {
 			return n
 		}
 	}
-	return &lane{tenant: t, set: set}
+	return &class{tenant: t, set: set}
 }
 
 // find is a key that the view has; nil if it has none of this name.
@@ -163,11 +163,11 @@ func (v *view) capOf(t *tenant) int {
 }
 
 // target is the key by which callers know a leaf, and what its first ticket takes.
-func (n *lane) target() protocol.Target { return n.queue[0].Target }
+func (n *class) target() protocol.Target { return n.queue[0].Target }
 
-// lacks reports whether a key must give back something before it may have a weight. A weight
-// beyond the cap is not held up by that: its ticket is dropped.
-func (t *tenant) lacks(weight int) bool { return weight <= t.most && weight > t.most-t.held }
+// blocks reports whether a key has to get something back before it may have a weight. It does not block a weight
+// beyond the cap: that ticket is dropped.
+func (t *tenant) blocks(weight int) bool { return weight <= t.most && weight > t.most-t.held }
 
 // shares is the key's share: its own, or the default.
 func (t *tenant) shares() int { return cmp.Or(t.Share, engine.DefaultShare) }
@@ -179,11 +179,11 @@ func (t *tenant) level(held int) int { return held * engine.DefaultShare / t.sha
 // the least.
 func (t *tenant) cost(weight int) int64 { return max(1, int64(weight)*1000/int64(t.shares())) }
 
-// name is that of a lane among all.
-func (n *lane) name() string { return protocol.ClassText(n.set, n.Name) }
+// name is that of a class among all.
+func (n *class) name() string { return protocol.ClassText(n.set, n.Name) }
 
-// tag is the virtual time after a weight that the lane is served next.
-func (n *lane) tag(weight int) int64 { return n.base + n.cost(weight) }
+// tag is the virtual time after a weight that the class is served next.
+func (n *class) tag(weight int) int64 { return n.base + n.cost(weight) }
 
 // counts is what a key holds with some pools: with that one with which it holds the most. Without any it is all.
 func (t *tenant) counts(pools []string) (weight int) {
@@ -196,27 +196,27 @@ func (t *tenant) counts(pools []string) (weight int) {
 	return weight
 }
 
-// pools are the names of the pools that a lane wants.
-func (n *lane) pools() []string {
+// pools are the names of the pools that a class wants.
+func (n *class) pools() []string {
 	return slices.DeleteFunc(strings.Split(n.set, ","), func(pool string) bool { return pool == "" })
 }
 
-// pass is a ledger's search for the next ticket to serve. A ticket that lacks something keeps free all that its
+// round is a ledger's search for the next ticket to serve. A ticket that is blocked keeps free all that its
 // caller wants.
-type pass struct {
-	v     *view
-	aside map[*lane]bool
-	kept  map[*tenant]int // weight
-	taken map[string]int  // of pools: used, or kept free
-	shut  map[string]bool // the pools that somebody lacks
+type round struct {
+	v       *view
+	blocked map[*class]bool
+	kept    map[*tenant]int // weight
+	taken   map[string]int  // of pools: used, or kept free
+	awaited map[string]bool // the pools that a ticket ahead waits for
 }
 
-// passing is a pass over the lanes, of which those stand aside that the ledger says so, or anew: that lack weight.
-func (v *view) passing(anew bool) *pass {
-	p := &pass{v: v, aside: map[*lane]bool{}, kept: map[*tenant]int{}, taken: maps.Clone(v.taken), shut: map[string]bool{}}
+// newRound is a round over the classes. Blocked are those that the ledger says, or anew: those whose weight is not there.
+func (v *view) newRound(anew bool) *round {
+	p := &round{v: v, blocked: map[*class]bool{}, kept: map[*tenant]int{}, taken: maps.Clone(v.taken), awaited: map[string]bool{}}
 	for _, t := range v.tenants {
-		for _, n := range t.lanes {
-			p.aside[n] = n.full && !anew
+		for _, n := range t.classes {
+			p.blocked[n] = n.full && !anew
 		}
 	}
 	for _, t := range v.tenants {
@@ -227,30 +227,30 @@ func (v *view) passing(anew bool) *pass {
 	return p
 }
 
-// look puts the lanes of a key aside, or back, and then those above it.
-func (p *pass) look(t *tenant) {
+// look finds which classes of a key are blocked, and then those above it.
+func (p *round) look(t *tenant) {
 	for ; t.up != nil; t = t.up {
-		for _, n := range t.lanes {
-			p.aside[n] = false
+		for _, n := range t.classes {
+			p.blocked[n] = false
 		}
 		first := p.first(t, func(string) bool { return true })
-		all := first != nil && holdsUp(t, first)
-		for _, n := range t.lanes {
+		all := first != nil && isBlocker(t, first)
+		for _, n := range t.classes {
 			leaf := p.next(n)
-			p.aside[n] = leaf != nil && (all || holdsUp(t, leaf) || p.kept[t] > 0 && p.lacking(leaf) == t)
+			p.blocked[n] = leaf != nil && (all || isBlocker(t, leaf) || p.kept[t] > 0 && p.blocker(leaf) == t)
 		}
 	}
 }
 
-// next is the leaf of the ticket that is served first in a lane; nil if all stand aside.
-func (p *pass) next(n *lane) (leaf *lane) {
+// next is the leaf of the ticket that is served first in a class; nil if all are blocked.
+func (p *round) next(n *class) (leaf *class) {
 	if len(n.queue) > 0 {
 		return n
 	}
-	var first *lane
+	var first *class
 	for _, k := range n.below {
-		for _, other := range k.lanes {
-			if other.set != n.set || p.aside[other] {
+		for _, other := range k.classes {
+			if other.set != n.set || p.blocked[other] {
 				continue
 			}
 			if l := p.next(other); l != nil && (first == nil || p.before(other, l, first, leaf, other.pools())) {
@@ -261,25 +261,25 @@ func (p *pass) next(n *lane) (leaf *lane) {
 	return leaf
 }
 
-// before reports whether a lane goes before another, each with the leaf of its first ticket. What their keys hold
+// before reports whether a class goes before another, each with the leaf of its first ticket. What their keys hold
 // with some pools counts.
-func (p *pass) before(a, of, b, than *lane, pools []string) bool {
+func (p *round) before(a, of, b, than *class, pools []string) bool {
 	return cmp.Or(cmp.Compare(a.level(a.counts(pools)), b.level(b.counts(pools))), cmp.Compare(a.tag(of.queue[0].ID.Weight), b.tag(than.queue[0].ID.Weight)), cmp.Compare(a.seq, b.seq)) < 0
 }
 
 // first is the leaf of the ticket of a key that is served first, of some sets; nil if there is none.
-func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
-	both := func(a, b *lane) []string {
+func (p *round) first(t *tenant, open func(set string) bool) (leaf *class) {
+	both := func(a, b *class) []string {
 		return slices.DeleteFunc(a.pools(), func(pool string) bool { return !slices.Contains(b.pools(), pool) })
 	}
-	below := func(l *lane) *lane { // that leads to a leaf
+	below := func(l *class) *class { // that leads to a leaf
 		n := l.tenant
 		for n != t && n.up != t {
 			n = n.up
 		}
 		return n.of(l.set)
 	}
-	for _, n := range t.lanes {
+	for _, n := range t.classes {
 		l := p.next(n)
 		switch {
 		case l == nil || !open(n.set):
@@ -296,21 +296,21 @@ func (p *pass) first(t *tenant, open func(set string) bool) (leaf *lane) {
 	return leaf
 }
 
-// holdsUp reports whether a key lacks the weight of a ticket, and none below it does. One below may, and the
+// isBlocker reports whether a key blocks a ticket, and none below it does. One below may, and the
 // ledger has not looked yet.
-func holdsUp(t *tenant, leaf *lane) bool {
+func isBlocker(t *tenant, leaf *class) bool {
 	weight := leaf.queue[0].ID.Weight
 	for n := leaf.tenant; n != t; n = n.up {
 		if weight > n.most-n.held {
 			return false
 		}
 	}
-	return t.lacks(weight)
+	return t.blocks(weight)
 }
 
-// lacking is the lowest key of a ticket's path whose room, less the weight that is kept free, is too small; nil if
+// blocker is the lowest key of a ticket's path whose room, less the weight that is kept free, is too small; nil if
 // there is none.
-func (p *pass) lacking(leaf *lane) *tenant {
+func (p *round) blocker(leaf *class) *tenant {
 	weight := leaf.queue[0].ID.Weight
 	for n := leaf.tenant; n.up != nil; n = n.up {
 		if weight <= n.most && weight > n.most-n.held-p.kept[n] {
@@ -322,10 +322,10 @@ func (p *pass) lacking(leaf *lane) *tenant {
 
 // ready is the leaf of the ticket that could be served or is to be dropped; nil if there is none. silent picks tickets that
 // are dropped though they lack something.
-func (p *pass) ready(silent func(engine.ID) bool) *lane {
+func (p *round) ready(silent func(engine.ID) bool) *class {
 	for {
 		leaf := p.first(p.v.root, func(set string) bool {
-			return !slices.ContainsFunc(strings.Split(set, ","), func(pool string) bool { return p.shut[pool] })
+			return !slices.ContainsFunc(strings.Split(set, ","), func(pool string) bool { return p.awaited[pool] })
 		})
 		if leaf == nil {
 			return nil
@@ -335,26 +335,26 @@ func (p *pass) ready(silent func(engine.ID) bool) *lane {
 		if p.v.TooHeavy(t.Target, t.ID.Weight) {
 			return leaf
 		}
-		if k := p.lacking(leaf); k != nil {
+		if k := p.blocker(leaf); k != nil {
 			if p.kept[k] == 0 {
 				return leaf
 			}
 			p.look(k)
 			continue
 		}
-		lacks := p.v.root.most-p.v.root.held-p.kept[p.v.root] < t.ID.Weight
-		shut := map[string]bool{}
+		short := p.v.root.most-p.v.root.held-p.kept[p.v.root] < t.ID.Weight
+		awaited := map[string]bool{}
 		for pool, n := range takes {
-			shut[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
+			awaited[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
 		}
-		if silent(t.ID) || !lacks && !slices.Contains(slices.Collect(maps.Values(shut)), true) {
+		if silent(t.ID) || !short && !slices.Contains(slices.Collect(maps.Values(awaited)), true) {
 			return leaf
 		}
-		if lacks {
+		if short {
 			return nil
 		}
 		for pool, n := range takes {
-			p.shut[pool] = p.shut[pool] || shut[pool]
+			p.awaited[pool] = p.awaited[pool] || awaited[pool]
 			p.taken[pool] += n
 		}
 		for n := leaf.tenant; n != nil; n = n.up {
@@ -366,31 +366,31 @@ func (p *pass) ready(silent func(engine.ID) bool) *lane {
 // none is for ready: it picks no ticket.
 func none(engine.ID) bool { return false }
 
-// inTurn is the leaf of the ticket that a lane is served first; nil if the lane is not in turn:
+// runnable is the leaf of the ticket that a class is served first; nil if the class is not runnable:
 // nobody waits, or it is full, or all below it are.
-func (v *view) inTurn(n *lane) *lane {
+func (v *view) runnable(n *class) *class {
 	if n.full {
 		return nil
 	}
 	if v.standing == nil {
-		v.standing = v.passing(false)
+		v.standing = v.newRound(false)
 	}
 	return v.standing.next(n)
 }
 
-// Ready is a ticket that nothing holds up; ok is false if there is none.
+// Ready is a ticket that nothing blocks; ok is false if there is none.
 func (v *view) Ready() (id engine.ID, ok bool) {
-	leaf := v.passing(false).ready(none)
+	leaf := v.newRound(false).ready(none)
 	if leaf == nil {
 		return engine.ID{}, false
 	}
 	return leaf.queue[0].ID, true
 }
 
-// EachInTurn calls f for each leaf in turn, with its first ticket. A key above it may be full.
-func (v *view) EachInTurn(f func(leaf *lane, first engine.ID)) {
+// EachRunnable calls f for each runnable leaf, with its first ticket. A key above it may be full.
+func (v *view) EachRunnable(f func(leaf *class, first engine.ID)) {
 	for _, t := range v.tenants {
-		for _, n := range t.lanes {
+		for _, n := range t.classes {
 			if len(n.queue) > 0 && !n.full {
 				f(n, n.queue[0].ID)
 			}
@@ -398,10 +398,10 @@ func (v *view) EachInTurn(f func(leaf *lane, first engine.ID)) {
 	}
 }
 
-// Room reports whether no leaf is in turn.
+// Room reports whether no leaf is runnable.
 func (v *view) Room() bool {
 	room := true
-	v.EachInTurn(func(*lane, engine.ID) { room = false })
+	v.EachRunnable(func(*class, engine.ID) { room = false })
 	return room
 }
 

@@ -8,15 +8,15 @@ R.key = function(s, name)
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record from the stored text; false makes an empty one. The record of a key is also that of its lane
--- for the tickets that want no pools. Another lane has a record of its own, whose field of is the key.
+-- new_key makes a record from the stored text; false makes an empty one. The record of a key is also that of its class
+-- for the tickets that want no pools. Another class has a record of its own, whose field of is the key.
 R.new_key = function(s, name, raw)
-  local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0, others = 0, reserved = 0}
+  local k = {name = name, path = name, line = 10, parent = '', last = name, depth = 1, held = 0, n = 0, cap = 0, share = 0, ruled = 0, state = 0, start = 0, seq = 0, level = 0, finish = 0, time = 0, others = 0, reserved = 0}
   k.of = k
   if string.find(name, '\2', 1, true) then
     local set, path = string.match(name, '^(.*)\2(.*)$')
     local of = R.key(s, path)
-    k.set, k.of, k.path, k.parent, k.last, k.depth, k.up = set, of, set .. '\2' .. of.path, set .. '\2' .. of.parent, of.last, of.depth, of.up and R.lane(s, of.up, set)
+    k.set, k.of, k.path, k.parent, k.last, k.depth, k.up = set, of, set .. '\2' .. of.path, set .. '\2' .. of.parent, of.last, of.depth, of.up and R.class(s, of.up, set)
   elseif name == '' then
     k.line, k.depth = 3, 0
   else
@@ -29,7 +29,7 @@ R.new_key = function(s, name, raw)
     end
   end
   if raw then
-    k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.time, k.head_place = struct.unpack(KEY, raw)
+    k.held, k.n, k.cap, k.share, k.ruled, k.state, k.start, k.seq, k.level, k.finish, k.time, k.head_place = struct.unpack(KEY, raw)
     if #raw > KEY_SIZE then
       local at = string.find(raw, '\0', KEY_SIZE + 1, true) or #raw + 1
       if at > KEY_SIZE + 1 then k.head = string.sub(raw, KEY_SIZE + 1, at - 1) end
@@ -46,22 +46,22 @@ end
 -- callers from now on.
 R.branch = function(s, k)
   local name = k.name .. '\1'
-  local own = s.keys[name] or R.new_key(s, name, false) -- lanes know the record if there was one before
+  local own = s.keys[name] or R.new_key(s, name, false) -- classes know the record if there was one before
   own.held, own.others = k.held, k.others
   if k.with then
     own.with = {}
     for pool, weight in pairs(k.with) do own.with[pool] = weight end
   end
-  for _, n in ipairs(R.lanes(s, k)) do
-    local to = R.lane(s, own, n.set)
+  for _, n in ipairs(R.classes(s, k)) do
+    local to = R.class(s, own, n.set)
     to.n, to.head, to.head_place, to.heads, to.places, to.tail, to.tail_place = n.n, n.head, n.head_place, n.heads, n.places, n.tail, n.tail_place
     n.head, n.heads, n.tail, n.changed, to.changed = nil, nil, nil, true, true
-    if n.where == 1 then s.keyed.ready = s.keyed.ready - 1 end
+    if n.state == 1 then s.keyed.runnable = s.keyed.runnable - 1 end
   end
   k.inner, k.changed, own.changed = true, true, true
   if k.n + k.others > 0 then
     s.settled = false
-    R.reposition(s, own)
+    R.reschedule(s, own)
   end
 end
 
@@ -95,7 +95,7 @@ R.key_of = function(s, id) return R.leaf(s, s.key_of[id] or '') end
 R.fetch = function(s, names)
   local fields, missing, heads = {}, {}, {}
   local wanted = names
-  if s.sets[1] then -- the keys of lanes, too
+  if s.sets[1] then -- the keys of classes, too
     wanted = {}
     for _, name in ipairs(names) do
       wanted[#wanted + 1] = string.match(name, '\2(.*)')
@@ -174,21 +174,21 @@ R.most_of = function(s, k)
   return most, depth
 end
 
--- lacks reports whether a key must give back weight before it may take this one. A
--- weight above the cap, which it can never take, does not count.
-R.lacks = function(s, k, weight, kept)
+-- blocks reports whether a key has to get weight back before it may have this one beside some that is reserved. It does not
+-- block what is above its cap: that is impossible.
+R.blocks = function(s, k, weight, kept)
   local most = R.cap_of(s, k)
   return weight <= most and weight > most - k.held - kept
 end
 
--- lacking returns the lowest key that lacks a weight, of a leaf's path; nil without such a key. Reserved weight is not free.
-R.lacking = function(s, k, weight)
-  while k and not R.lacks(s, k, weight, k.reserved) do k = k.up end
+-- blocker returns the lowest key of a leaf's path that blocks a weight; nil: none does. Reserved weight is not free.
+R.blocker = function(s, k, weight)
+  while k and not R.blocks(s, k, weight, k.reserved) do k = k.up end
   return k
 end
 
--- has_room reports whether each key of a leaf's path has room for a weight. Reserved weight is not free.
-R.has_room = function(s, k, weight)
+-- keys_fit reports whether a weight fits each key of a leaf's path. Reserved weight is not free.
+R.keys_fit = function(s, k, weight)
   while k and weight <= R.cap_of(s, k) - k.held - k.reserved do k = k.up end
   return not k
 end
@@ -201,9 +201,9 @@ R.note_over = function(s, k)
 end
 
 -- hold changes the weight held of a leaf and of each key above it, and what is in use of pools. count changes the number
--- of tickets of a lane and of those above it.
+-- of tickets of a class and of those above it.
 R.hold = function(s, k, weight, takes)
-  if takes ~= '' then R.use(s, k, weight, takes) end
+  if takes ~= '' then R.use_pools(s, k, weight, takes) end
   while k do
     k.held, k.changed = k.held + weight, true
     R.note_over(s, k)
@@ -223,48 +223,49 @@ R.shares = function(k) return k.share > 0 and k.share or 100 end
 
 -- turn_member returns a key's member in the zset turn; nil if it is not there.
 R.turn_member = function(k)
-  if k.where == 1 then return k.parent .. '\0' .. struct.pack(TURN, k.level, k.tag, k.seq) .. k.last end
-  if k.where == 2 then return '\255' .. struct.pack('>I8', k.level) .. k.name end
+  if k.state == 1 then return k.parent .. '\0' .. struct.pack(TURN, k.level, k.finish, k.seq) .. k.last end
+  if k.state == 2 then return '\255' .. struct.pack('>I8', k.level) .. k.name end
 end
 
--- go_last puts a key behind all others of its level. Its member stays until move.
-R.go_last = function(s, k)
+-- stamp puts a class behind all others of its level. Its member stays until list.
+R.stamp = function(s, k)
   k.old = k.old or R.turn_member(k)
   s.keyed.seq = s.keyed.seq + 1
-  k.base, k.seq = (k.of.up or s.keyed).time, s.keyed.seq
+  k.start, k.seq = (k.of.up or s.keyed).time, s.keyed.seq
 end
 
--- move puts a lane to its place in turn or aside; all puts it aside in any case. A lane that begins to wait goes behind all
--- others of its level. If a lane moves before the one at which grant stopped, grant must run again.
-R.move = function(s, k, all)
+-- list puts a class into the list where it belongs, of those that are runnable or blocked; all: its key blocks all its
+-- classes. One that begins to wait goes behind all others of its level. If it is now before the class at which grant
+-- stopped, grant must run again.
+R.list = function(s, k, all)
   if not s.top[k.parent] and s.queued > 0 then -- before the move: then top_after knows the rest
     local beside = k.up and k.up.n or not s.sets[1] and s.queued -- the tickets below its parent
-    if k.n == beside then s.top[k.parent] = {k.where == 1 and k.name or nil} else R.in_turn(s, k.parent) end
+    if k.n == beside then s.top[k.parent] = {k.state == 1 and k.name or nil} else R.runnable(s, k.parent) end
   end
-  local old, was = k.old or R.turn_member(k), k.where
-  if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.go_last(s, k) end
-  k.where, k.changed, k.old = 0, true, nil
+  local old, was = k.old or R.turn_member(k), k.state
+  if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.stamp(s, k) end
+  k.state, k.changed, k.old = 0, true, nil
   local head, _, below
-  if k.n > 0 then head, _, below = R.first(s, k) end
+  if k.n > 0 then head, _, below = R.head(s, k) end
   if head then
     local weight, of, leaf = R.parse_id(head), k.of, below
-    while below ~= k and weight <= R.cap_of(s, below.of) - below.of.held do below = below.up end -- a key below it may hold up its first ticket, and not know: its cap was reduced
-    if all or below == k and R.lacks(s, of, weight, 0) or of.reserved > 0 and R.lacks(s, of, weight, of.reserved) and R.lacking(s, leaf.of, weight) == of then
-      k.where, k.level = 2, s.keyed.epoch
+    while below ~= k and weight <= R.cap_of(s, below.of) - below.of.held do below = below.up end -- a key below it may block the ticket without being known to: its cap has become smaller
+    if all or below == k and R.blocks(s, of, weight, 0) or of.reserved > 0 and R.blocks(s, of, weight, of.reserved) and R.blocker(s, leaf.of, weight) == of then
+      k.state, k.level = 2, s.keyed.epoch
     else
-      k.where, k.level, k.tag = 1, k.set and R.level_with(k, k.set) or math.floor(k.held * 100 / R.shares(of)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(of)))
+      k.state, k.level, k.finish = 1, k.set and R.level(k, k.set) or math.floor(k.held * 100 / R.shares(of)), k.start + math.max(1, math.floor(weight * 1000 / R.shares(of)))
     end
   elseif k.n > 0 and not k.of.inner then
     s.lost, s.settled = true, false -- its tickets were deleted
   end
-  if not k.of.inner then s.keyed.ready = s.keyed.ready + (k.where == 1 and 1 or 0) - (was == 1 and 1 or 0) end
+  if not k.of.inner then s.keyed.runnable = s.keyed.runnable + (k.state == 1 and 1 or 0) - (was == 1 and 1 or 0) end
   local new = R.turn_member(k)
   if k == s.front and head ~= s.front_head then s.settled = false end
   if new == old then return end
   if s.settled then
     local f = s.front
     while f and f.parent ~= k.parent do f = f.up end
-    if f and (k == f or k.where == 1 and (f.where ~= 1 or R.before(k, f))) then s.settled = false end
+    if f and (k == f or k.state == 1 and (f.state ~= 1 or R.before(k, f))) then s.settled = false end
   end
   s.top[k.parent], s.new_turn = R.top_after(s, k), s.new_turn or not old
   if new and s.moves[new] == false then s.moves[new] = nil elseif new then s.moves[new] = '0' end
@@ -285,28 +286,28 @@ R.write_turn = function(s)
   R.bulk('ZREM', KEYS[8], gone)
 end
 
--- served moves a lane whose head was granted, and those above it, behind those that were not served.
+-- served puts a class whose head was granted, and those above it, behind those that were not served.
 R.served = function(s, k, weight)
   local n = k
   while n do
     local t = n.of.up or s.keyed
-    t.time, t.changed = math.max(t.time, n.base + math.max(1, math.floor(weight * 1000 / R.shares(n.of)))), true
-    if n.n > 0 then R.go_last(s, n) end
+    t.time, t.changed = math.max(t.time, n.start + math.max(1, math.floor(weight * 1000 / R.shares(n.of)))), true
+    if n.n > 0 then R.stamp(s, n) end
     n = n.up
   end
-  R.reposition(s, k.of)
+  R.reschedule(s, k.of)
 end
 
--- before reports whether a key in turn is served before another one beside it.
+-- before reports whether a runnable class is served before another one of its set beside it.
 R.before = function(a, b)
   if a.level ~= b.level then return a.level < b.level end
-  return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
+  return a.finish < b.finish or a.finish == b.finish and a.seq < b.seq
 end
 
--- top_after returns what in_turn would after a key has moved, as far as that is known without reading: a
+-- top_after returns what runnable would after a class has moved, as far as that is known without reading: a
 -- hand-off moves each key of its path twice. The second one is '?' if there is one, and which is not known.
 R.top_after = function(s, k)
-  local top, name, stands = s.top[k.parent], k.name, k.where == 1
+  local top, name, stands = s.top[k.parent], k.name, k.state == 1
   if not top then return nil end
   local a, b = top[1], top[2]
   if not a then return stands and {name} or top end
@@ -324,9 +325,9 @@ R.top_after = function(s, k)
   return {a, name}
 end
 
--- in_turn returns the paths of the first two keys in turn below a path, or fewer if there
+-- runnable returns the paths of the first two runnable classes below a path, or fewer if there
 -- are fewer; see top_after for '?'.
-R.in_turn = function(s, parent)
+R.runnable = function(s, parent)
   local top = s.top[parent]
   if top then return top end
   R.write_turn(s)
@@ -339,49 +340,48 @@ R.in_turn = function(s, parent)
   return names
 end
 
--- first returns the ticket of a lane that is served first, its place and its leaf; nil if none below the lane
--- is in turn.
-R.first = function(s, k)
+-- head returns the ticket of a class that is served first, its place and its leaf; nil: all below it are blocked.
+R.head = function(s, k)
   while k and k.of.inner do
-    local name = R.in_turn(s, k.name)[1]
+    local name = R.runnable(s, k.name)[1]
     k = name and R.key(s, name)
   end
   if not k then return nil end
-  local id, place = R.head(s, k)
+  local id, place = R.queue_head(s, k)
   return id, place, k
 end
 
--- first_in_turn returns the leaf that is served first, of the sets that are open.
-R.first_in_turn = function(s)
-  local name = R.in_turn(s, '')[1]
-  if s.sets[1] then name = R.first_of_sets(s, name) end
+-- next_class returns the leaf that is served first, without the sets that want awaited pools.
+R.next_class = function(s)
+  local name = R.runnable(s, '')[1]
+  if s.sets[1] then name = R.next_of_sets(s, name) end
   if not name then
-    if s.queued > 0 and not s.reserving then
+    if s.queued > 0 and not s.round then
       R.write_turn(s)
-      local aside = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '+', 'LIMIT', 0, 1)
-      if not aside[1] then s.lost = true end -- the zset was deleted; some keys may be there again
+      local blocked = redis.call('ZRANGEBYLEX', KEYS[8], '[\255', '+', 'LIMIT', 0, 1)
+      if not blocked[1] then s.lost = true end -- the zset was deleted; some keys may be there again
     end
     return nil
   end
-  local _, _, leaf = R.first(s, R.key(s, name))
+  local _, _, leaf = R.head(s, R.key(s, name))
   return leaf
 end
 
--- room reports whether all tickets wait for a cap of their own, or of the callers beside them.
-R.room = function(s) return s.keyed.ready == 0 end
+-- none_runnable reports whether all that wait are blocked by a cap of their own, or of the callers beside them.
+R.none_runnable = function(s) return s.keyed.runnable == 0 end
 
--- others_in_turn reports whether keys beside those of a leaf's path are in turn, or other sets.
-R.others_in_turn = function(s, k)
-  if (k.set or s.sets[1]) and R.others_go_first(s, k) then return true end
+-- others_ahead reports whether keys beside those of a leaf's path are runnable, or other sets.
+R.others_ahead = function(s, k)
+  if (k.set or s.sets[1]) and R.other_sets_ahead(s, k) then return true end
   while k do
-    local top = R.in_turn(s, k.parent)
+    local top = R.runnable(s, k.parent)
     if top[2] or top[1] and top[1] ~= k.name then return true end
     k = k.up
   end
   return false
 end
 
--- sweep repositions the keys aside after the caps of all keys have changed, at
+-- sweep reschedules the blocked classes after the caps of all keys have changed, at
 -- most MAX_SWEPT in a step.
 R.sweep = function(s)
   if s.keyed.epoch == s.keyed.swept then return end
@@ -394,12 +394,12 @@ R.sweep = function(s)
     end
     local k = R.key(s, string.sub(list[1], 10))
     if s.swept == MAX_SWEPT then
-      local head = R.first(s, k)
+      local head = R.head(s, k)
       if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- that call goes on with sweeping
       return
     end
     s.swept = s.swept + 1
-    R.reposition(s, k.of)
+    R.reschedule(s, k.of)
   end
 end
 
@@ -427,7 +427,7 @@ R.set_key = function(s, q)
   k.share = ruled == 0 and 0 or q.weight > 0 and q.weight or k.share
   R.note_over(s, k)
   s.settled = false
-  R.reposition(s, k)
+  R.reschedule(s, k)
   if ruled == 1 then s.persist = true else s.extended = true end
   s.limited = true
   R.remember(s, 0)
@@ -443,13 +443,13 @@ R.name_keys = function(s)
   R.begin(s)
   redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
   s.settled, s.extended = false, true
-  R.reposition(s, s.keys[''])
+  R.reschedule(s, s.keys[''])
 end
 
 -- read_keys prepares s for keys with names.
 R.read_keys = function(s)
   if s.only then s.only.held, s.only.of = s.used, s.only end
-  s.keys, s.only, s.sets, s.waiting, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {}, {}, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, ready = 0, over = 0}, {}, {}
+  s.keys, s.only, s.sets, s.waiting, s.keyed, s.top, s.moves = {[''] = s.only}, nil, {}, {}, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0, runnable = 0, over = 0}, {}, {}
 end
 
 -- forget_keys removes all records of keys. The semaphore must have no permits and
@@ -464,13 +464,13 @@ end
 -- write_keys writes the changed records.
 R.write_keys = function(s)
   local t, caps = s.keyed, s.caps or {0, 0, 0}
-  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready, t.over) .. (s.pools and R.pools_text(s) or '')}, {}
+  local fields, gone = {'', struct.pack(KEYED, caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.runnable, t.over) .. (s.pools and R.pools_text(s) or '')}, {}
   for _, k in pairs(s.keys) do
     if k.changed and k.n + k.others == 0 and k.held == 0 and k.ruled == 0 then
       gone[#gone + 1] = 'k' .. k.name
     elseif k.changed then
       fields[#fields + 1] = 'k' .. k.name
-      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0) + (k.over and 4 or 0), k.where, k.base, k.seq, k.level, k.tag, k.time, k.head and k.head_place or 0) .. (k.head or '') .. (s.pools and not k.set and R.with_text(k) or '')
+      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled + (k.inner and 2 or 0) + (k.over and 4 or 0), k.state, k.start, k.seq, k.level, k.finish, k.time, k.head and k.head_place or 0) .. (k.head or '') .. (s.pools and not k.set and R.with_text(k) or '')
     end
   end
   R.bulk('HDEL', KEYS[9], gone)

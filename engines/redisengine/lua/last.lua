@@ -24,10 +24,10 @@ local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
   pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
-  caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
+  caller = caller, now = now, budget = MAX_BUDGET, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
   joins = {}, leaves = {}, new_lines = {}, foreign = {},
-  only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0, time = 0, others = 0, reserved = 0}, key_of = {}, swept = 0, reserved = 0,
+  only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, state = 0, start = 0, seq = 0, level = 0, finish = 0, time = 0, others = 0, reserved = 0}, key_of = {}, swept = 0, reserved = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 s.only.of = s.only
@@ -43,7 +43,7 @@ if flags >= 8 then
   s.read_keys = true
   if common then
     local caps = {}
-    caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.ready, t.over = struct.unpack(KEYED, common)
+    caps[1], caps[2], caps[3], t.time, t.seq, t.epoch, t.swept, t.rules, t.runnable, t.over = struct.unpack(KEYED, common)
     if caps[1] + caps[2] + caps[3] > 0 then s.caps = caps end
     if #common > KEYED_SIZE then R.read_pools(s, string.sub(common, KEYED_SIZE + 1)) end
   else
@@ -98,7 +98,7 @@ while at <= #call do
 end
 repeat
   R.grant(s, math.huge)
-  if s.reserving then R.end_pass(s) end
+  if s.round then R.end_round(s) end
   R.write_holders(s)
 until not R.watch(s)
 local marked = 0
@@ -114,7 +114,7 @@ if s.asker then
 end
 R.answer(s, 0, 0, 0, 0) -- writes the last record
 local room = s.queued == 0
-if not s.only then room = R.room(s) end
+if not s.only then room = R.none_runnable(s) end
 
 R.write_lines(s)
 if s.limit > 0 then

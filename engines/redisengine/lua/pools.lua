@@ -5,7 +5,7 @@
 --   s.pools     limit and use of each pool by name, also of those that ended while some is in use
 --   s.waiting   the number of tickets of each set of pools; s.sets are their names in order, also
 --               of those that waited when the step began
---   s.reserving what grant has reserved: the leaves for whose tickets, and the keys that it moved meanwhile
+--   s.round     what grant has reserved: the leaves for whose tickets, and the keys to revisit after that
 --   s.reserved  the weight that is reserved of the limit
 
 -- split returns the path of a permit or ticket, and what it takes.
@@ -38,24 +38,24 @@ R.bytes_before = function(a, b)
   return at <= #b and (at > #a or string.byte(a, at) < string.byte(b, at))
 end
 
--- lane returns a key's lane of a set; nil is the set of those that take nothing.
-R.lane = function(s, k, set) return set and R.key(s, set .. '\2' .. k.name) or k end
+-- class returns a key's class of a set; nil is the set of those that take nothing.
+R.class = function(s, k, set) return set and R.key(s, set .. '\2' .. k.name) or k end
 
-R.lane_of = function(s, id)
+R.class_of = function(s, id)
   local _, set = R.takes(s.key_of[id])
-  return R.lane(s, R.key_of(s, id), set)
+  return R.class(s, R.key_of(s, id), set)
 end
 
--- lanes returns the lanes of a key that wait, or did so before, in the order of their sets.
-R.lanes = function(s, k)
-  local all, list = k.lanes, {}
+-- classes returns the classes of a key that wait, or did so before, in the order of their sets.
+R.classes = function(s, k)
+  local all, list = k.classes, {}
   if not all or #all ~= #s.sets then
     local names = {}
     for i, set in ipairs(s.sets) do names[i] = set .. '\2' .. k.name end
     if names[1] then R.fetch(s, names) end
     all = {}
     for i, name in ipairs(names) do all[i] = R.key(s, name) end
-    k.lanes = all
+    k.classes = all
   end
   if k.n > 0 or k.seq > 0 then list[1] = k end
   for _, n in ipairs(all) do
@@ -64,24 +64,24 @@ R.lanes = function(s, k)
   return list
 end
 
--- move_lanes puts the lanes of a key to their places.
-R.move_lanes = function(s, k)
-  local list = R.lanes(s, k)
-  local all = list[2] and R.held_up(s, k, list)
+-- schedule puts the classes of a key into their lists.
+R.schedule = function(s, k)
+  local list = R.classes(s, k)
+  local all = list[2] and R.blocks_all(s, k, list)
   k.changed = true
-  for _, n in ipairs(list) do R.move(s, n, all) end
+  for _, n in ipairs(list) do R.list(s, n, all) end
 end
 
--- held_up reports whether a key holds up the first ticket of all its lanes, and so all of them: what is
--- given back there is for that one.
-R.held_up = function(s, k, list)
+-- blocks_all reports whether a key blocks the head of all its classes. What it gets back is for that ticket, so all its
+-- classes are blocked.
+R.blocks_all = function(s, k, list)
   local first, first_place, at, best
-  for _, n in ipairs(list or R.lanes(s, k)) do
+  for _, n in ipairs(list or R.classes(s, k)) do
     local id, place, leaf = nil, nil, nil
-    if n.n > 0 then id, place, leaf = R.first(s, n) end
+    if n.n > 0 then id, place, leaf = R.head(s, n) end
     if id and k.inner then
-      local top = R.key(s, R.in_turn(s, n.name)[1])
-      if not best or R.before_other(top, best) then first, at, best = id, leaf, top end
+      local top = R.key(s, R.runnable(s, n.name)[1])
+      if not best or R.before_set(top, best) then first, at, best = id, leaf, top end
     elseif id and (not first or place < first_place or place == first_place and R.bytes_before(id, first)) then
       first, first_place, at = id, place, leaf
     end
@@ -90,66 +90,68 @@ R.held_up = function(s, k, list)
   local weight = R.parse_id(first)
   at = at.of
   while at ~= k and weight <= R.cap_of(s, at) - at.held do at = at.up end
-  return at == k and R.lacks(s, k, weight, 0)
+  return at == k and R.blocks(s, k, weight, 0)
 end
 
--- before_other is before for lanes of different sets. Only the pools that both want count for what their keys hold.
-R.before_other = function(a, b)
+-- before_set is before for classes of different sets. Only the weight that their keys hold with pools that both want counts:
+-- if all counted, a key that holds much without those pools could wait for ever.
+R.before_set = function(a, b)
   local both = a.set and b.set and string.gsub(a.set, '[^,]+', function(pool)
     return not string.find(',' .. b.set .. ',', ',' .. pool .. ',', 1, true) and '' or nil
   end)
-  local x, y = R.level_with(a, both), R.level_with(b, both)
+  local x, y = R.level(a, both), R.level(b, both)
   if x ~= y then return x < y end
-  return a.tag < b.tag or a.tag == b.tag and a.seq < b.seq
+  return a.finish < b.finish or a.finish == b.finish and a.seq < b.seq
 end
 
--- level_with returns how many whole shares a lane's key holds with that one of some pools with which it holds the most; of
+-- level returns how many whole shares the key of a class holds: with that one of some pools with which it holds the most; in
 -- all without any.
-R.level_with = function(k, set)
+R.level = function(k, set)
   local held
   for pool in string.gmatch(set or '', '[^,]+') do held = math.max(held or 0, k.of.with and k.of.with[pool] or 0) end
   return math.floor((held or k.of.held) * 100 / R.shares(k.of))
 end
 
--- first_of_sets returns the first lane below the root, of the sets that are open; name is that of those that want nothing.
-R.first_of_sets = function(s, name)
+-- next_of_sets returns the first class below the root, without the sets that want awaited pools; name is that of those that
+-- want no pools.
+R.next_of_sets = function(s, name)
   local best = name and R.key(s, name)
   for _, set in ipairs(s.sets) do
-    local top = R.is_open(s, set) and R.in_turn(s, set .. '\2')[1]
+    local top = not R.wants_awaited(s, set) and R.runnable(s, set .. '\2')[1]
     local n = top and R.key(s, top)
-    if n and (not best or R.before_other(n, best)) then best = n end
+    if n and (not best or R.before_set(n, best)) then best = n end
   end
   return best and best.name
 end
 
--- is_open reports whether a set wants nothing of a pool that is shut.
-R.is_open = function(s, set)
+-- wants_awaited reports whether a set wants some of a pool for which a ticket ahead of it waits.
+R.wants_awaited = function(s, set)
   for pool in string.gmatch(set, '[^,]+') do
-    if s.pools[pool] and s.pools[pool].shut then return false end
+    if s.pools[pool] and s.pools[pool].awaited then return true end
   end
-  return true
+  return false
 end
 
--- others_go_first reports whether another set is in turn, or a key of a leaf's path is kept for the ticket of another set.
-R.others_go_first = function(s, k)
+-- other_sets_ahead reports whether another set is runnable, or a key of a leaf's path is for the ticket of another set.
+R.other_sets_ahead = function(s, k)
   local own = k.set
-  if own and R.in_turn(s, '')[1] then return true end
+  if own and R.runnable(s, '')[1] then return true end
   for _, set in ipairs(s.sets) do
-    if set ~= own and R.in_turn(s, set .. '\2')[1] then return true end
+    if set ~= own and R.runnable(s, set .. '\2')[1] then return true end
   end
   while k do
-    local list, other = R.lanes(s, k.of), false
+    local list, other = R.classes(s, k.of), false
     for _, n in ipairs(list) do other = other or n ~= k and n.n > 0 end
-    if other and R.held_up(s, k.of, list) then return true end
+    if other and R.blocks_all(s, k.of, list) then return true end
     k = k.up
   end
   return false
 end
 
--- reserve keeps free for a ticket what it wants, and shuts the pools that it lacks.
+-- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
 R.reserve = function(s, k, weight, takes)
-  s.reserving = s.reserving or {leaves = {}, moved = {}}
-  s.reserving.leaves[#s.reserving.leaves + 1] = k.of
+  s.round = s.round or {leaves = {}, revisit = {}}
+  s.round.leaves[#s.round.leaves + 1] = k.of
   s.reserved = s.reserved + weight
   local n = k.of
   while n do
@@ -158,28 +160,28 @@ R.reserve = function(s, k, weight, takes)
   end
   for pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
-    p.shut = p.shut or amount > p.limit - p.used - p.reserved
+    p.awaited = p.awaited or amount > p.limit - p.used - p.reserved
     p.reserved = p.reserved + amount
   end
 end
 
--- end_pass gives up what is reserved.
-R.end_pass = function(s)
-  local was = s.reserving
+-- end_round gives up what is reserved.
+R.end_round = function(s)
+  local was = s.round
   if not was then return end
-  s.reserving, s.reserved = nil, 0
+  s.round, s.reserved = nil, 0
   for _, k in ipairs(was.leaves) do
     while k do
       k.reserved = 0
       k = k.up
     end
   end
-  for _, p in pairs(s.pools) do p.reserved, p.shut = 0, nil end
-  for _, k in ipairs(was.moved) do R.reposition(s, k) end
+  for _, p in pairs(s.pools) do p.reserved, p.awaited = 0, nil end
+  for _, k in ipairs(was.revisit) do R.reschedule(s, k) end
 end
 
--- fit reports whether there is as much of pools, without what is reserved.
-R.fit = function(s, takes)
+-- pools_fit reports whether there is as much of pools, without what is reserved.
+R.pools_fit = function(s, takes)
   for pool, n in R.amounts(takes) do
     local p = s.pools and s.pools[pool]
     if not p or n > p.limit - p.used - p.reserved then return false end
@@ -187,19 +189,19 @@ R.fit = function(s, takes)
   return true
 end
 
--- left_for reports whether a weight and amounts fit what all that wait leave, and nobody of their set or path stands
--- aside. k is the leaf.
-R.left_for = function(s, k, weight, takes, set)
-  if weight > s.limit - s.used - s.reserved or not R.has_room(s, k, weight) or not R.fit(s, takes) then return false end
+-- backfills reports whether a demand fits beside all that is reserved, and nobody of its class or path is ahead of it: then
+-- serving it keeps nobody waiting any longer. k is the leaf.
+R.backfills = function(s, k, weight, takes, set)
+  if weight > s.limit - s.used - s.reserved or not R.keys_fit(s, k, weight) or not R.pools_fit(s, takes) then return false end
   while k do
-    if R.lane(s, k, set).where == 2 or R.held_up(s, k) then return false end
+    if R.class(s, k, set).state == 2 or R.blocks_all(s, k) then return false end
     k = k.up
   end
   return true
 end
 
--- scarce returns the first pool that is too small, counted from 1 on, and how much there is of it; 0 without such a pool.
-R.scarce = function(pools, takes)
+-- too_small returns the first pool that has less in all than is taken, counted from 1 on, and its amount; 0: none has.
+R.too_small = function(pools, takes)
   local at = 0
   for pool, n in R.amounts(takes) do
     at = at + 1
@@ -209,16 +211,16 @@ R.scarce = function(pools, takes)
   return 0, 0
 end
 
--- scarce_at_first is scarce for an ask that says what pools there are.
-R.scarce_at_first = function(q)
+-- too_small_at_first is too_small for an ask that says what pools there are.
+R.too_small_at_first = function(q)
   local there, _, takes = {}, R.split(q.key)
   for pool, n in R.amounts(q.pools or '') do there[pool] = {limit = n} end
-  return R.scarce(there, takes)
+  return R.too_small(there, takes)
 end
 
--- use changes what is in use of pools, and the weight held with some of them, by the permit of a leaf. The sign is the
+-- use_pools changes what is in use of pools, and the weight held with some of them, by the permit of a leaf. The sign is the
 -- weight's. A pool that there is nothing of is forgotten.
-R.use = function(s, k, weight, takes)
+R.use_pools = function(s, k, weight, takes)
   s.pools = s.pools or {}
   for pool, n in R.amounts(takes) do
     local p = s.pools[pool] or {limit = 0, used = 0, reserved = 0}
@@ -233,7 +235,7 @@ R.use = function(s, k, weight, takes)
   end
 end
 
--- count_set changes the number of tickets of a lane's set, and of the tickets that other lanes have beside the key's own.
+-- count_set changes the number of tickets of a class's set, and of the tickets that other classes have beside the key's own.
 R.count_set = function(s, k, n)
   local set = k.set
   s.pools = s.pools or {} -- a repeated ask may name a pool that there is not
@@ -265,11 +267,11 @@ R.too_many_sets = function(s, set) return (s.waiting[set] or 0) == 0 and R.waiti
 R.drop_silent = function(s, set)
   if not R.too_many_sets(s, set) then return end
   for _, other in ipairs(s.sets) do
-    while s.turns > 0 do
-      local top = R.in_turn(s, other .. '\2')[1]
-      local id = top and R.first(s, R.key(s, top))
+    while s.budget > 0 do
+      local top = R.runnable(s, other .. '\2')[1]
+      local id = top and R.head(s, R.key(s, top))
       if not id or (R.ticket(s, id) or 0) > s.now then break end
-      s.turns = s.turns - 1
+      s.budget = s.budget - 1
       R.drop(s, id)
     end
   end

@@ -227,24 +227,24 @@ R.repair = function(s, first)
   else
     s.repaired = true
   end
-  s.extended, s.settled, s.top, s.reserving, s.reserved = true, false, {}, nil, 0
+  s.extended, s.settled, s.top, s.round, s.reserved = true, false, {}, nil, 0
   if not s.only then
     for _, field in ipairs(redis.call('HKEYS', KEYS[9])) do
       if field ~= '' then R.key(s, string.sub(field, 2)) end
     end
     for _, name in pairs(held) do R.leaf(s, name) end
-    if first == 'q' then s.keyed.ready, s.sets, s.waiting = 0, {}, {} end
-    for _, p in pairs(s.pools or {}) do p.used, p.reserved, p.shut = 0, 0, nil end
+    if first == 'q' then s.keyed.runnable, s.sets, s.waiting = 0, {}, {} end
+    for _, p in pairs(s.pools or {}) do p.used, p.reserved, p.awaited = 0, 0, nil end
     s.keyed.over = 0
   end
   for _, k in pairs(s.keys or {[''] = s.only}) do
-    k.held, k.over, k.with, k.lanes, k.reserved, k.changed = 0, nil, nil, nil, 0, true
-    if first == 'q' then k.n, k.others, k.where, k.seq, k.head, k.heads, k.tail = 0, 0, 0, 0, nil, nil, nil end
+    k.held, k.over, k.with, k.classes, k.reserved, k.changed = 0, nil, nil, nil, 0, true
+    if first == 'q' then k.n, k.others, k.state, k.seq, k.head, k.heads, k.tail = 0, 0, 0, 0, nil, nil, nil end
   end
   for id, name in pairs(s.keys and held or {}) do R.hold(s, R.leaf(s, name), (R.parse_id(id)), (R.takes(name))) end
   if first == 'q' then return end
   for _, k in pairs(s.keys or {}) do
-    if k == k.of and not k.inner then R.reposition(s, k) end
+    if k == k.of and not k.inner then R.reschedule(s, k) end
   end
 end
 

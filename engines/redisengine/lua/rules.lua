@@ -15,7 +15,7 @@
 -- nothing else of it is stored. keys.lua has the rules that only keys with names need;
 -- there s.only is nil.
 --
--- s.settled means that nothing can be granted: the first ticket in turn, s.front_head of the
+-- s.settled means that nothing can be granted: the first runnable ticket, s.front_head of the
 -- key s.front, waits for weight. Each change that could let it go on sets s.settled to false.
 --
 -- Each function here is a field of table R. rare.lua has those that few steps need.
@@ -30,7 +30,7 @@ ask = function(s, q, id)
   if begins and not known then
     if q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
     local pool, most = 0, 0
-    if string.find(key, '\2', 1, true) then pool, most = R.scarce_at_first(q) end
+    if string.find(key, '\2', 1, true) then pool, most = R.too_small_at_first(q) end
     if pool > 0 then return R.answer(s, TOO_HEAVY, most, 0, pool) end
   elseif known and q.who and (s.key_of[id] or '') ~= key then
     return R.answer(s, IN_USE, 0, 0, 0)
@@ -50,7 +50,7 @@ ask = function(s, q, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
   local counted = known and R.ticket(s, id) and (s.key_of[id] or '') or key
-  local k, takes, set, left = s.only or R.asked(s, counted), '', nil, false
+  local k, takes, set, backfills = s.only or R.asked(s, counted), '', nil, false
   local most, depth, pool = s.limit, 0, 0
   if not s.only then
     most, depth = R.most_of(s, k)
@@ -58,7 +58,7 @@ ask = function(s, q, id)
   end
   if q.weight <= most and set then
     local limit
-    pool, limit = R.scarce(s.pools, takes)
+    pool, limit = R.too_small(s.pools, takes)
     if pool > 0 then most, depth = limit, 0 end
   end
   if q.weight > most or pool > 0 then
@@ -69,8 +69,8 @@ ask = function(s, q, id)
   local place = s.now - q.waited
   if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
   if s.pools then
-    left = s.all and R.left_for(s, k, q.weight, takes, set)
-    R.end_pass(s)
+    backfills = s.complete and R.backfills(s, k, q.weight, takes, set)
+    R.end_round(s)
   end
   local old_end, old_place, old_insist, _
   if known then
@@ -89,12 +89,12 @@ ask = function(s, q, id)
     if string.find(key, '\2', 1, true) then takes, set = R.takes(key) end
     s.key_of[id] = key
   end
-  local lane = set and R.lane(s, k, set) or k
-  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.has_room(s, k, q.weight)) and (not set or R.fit(s, takes)) and (q.unfair or left or R.goes_first(s, lane, q, id, place)) then
+  local class = set and R.class(s, k, set) or k
+  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
-    R.reposition(s, k)
+    R.reschedule(s, k)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -104,24 +104,24 @@ ask = function(s, q, id)
   end
   if set and not old_end and R.too_many_sets(s, set) then return R.answer(s, TOO_MANY, 0, 0, 0) end
   -- A client that asks again is alive. If it cannot be notified, its ticket
-  -- insists: it is granted in turn, and the client learns of it with its next
+  -- insists: it is granted in its order, and the client learns of it with its next
   -- ask.
   local insist = q.again and 1 or 0
   if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
   local ticket, stays, ahead = s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
   if old_end and not stays then R.unqueue(s, id) end -- this call came faster than the earlier ones, or the ticket is for another caller now
   R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
-  if stays then ahead = R.position(s, lane, id, old_place) else ahead = R.enqueue(s, lane, id, place) end
-  R.reposition(s, k)
+  if stays then ahead = R.position(s, class, id, old_place) else ahead = R.enqueue(s, class, id, place) end
+  R.reschedule(s, k)
   s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- goes_first reports whether an ask goes before all tickets that wait for
+-- none_ahead reports whether an ask goes before all tickets that wait for
 -- weight.
-goes_first = function(s, k, q, id, place)
-  if k.n < s.queued and R.others_in_turn(s, k) then return false end
-  local head, head_place = R.head(s, k)
+none_ahead = function(s, k, q, id, place)
+  if k.n < s.queued and R.others_ahead(s, k) then return false end
+  local head, head_place = R.queue_head(s, k)
   return k.n == 0 or head == id or q.wait and place < head_place
 end,
 
@@ -167,62 +167,93 @@ release = function(s, q, id)
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
--- grant gives free weight to the first tickets in turn, in order, as long as it
--- suffices and their places are not after up_to. It drops a ticket if the client
--- cannot be notified and the ticket does not insist.
--- With pools, what it has reserved in the end holds until end_pass.
+-- grant serves and drops tickets in the order of service, up to a place in the queue, until the next one is blocked. Each
+-- ticket that is done with ends a round, because what it gives or takes may change who is next. What the last round has
+-- reserved stays reserved until end_round: an ask uses it, see backfills. A ticket whose client cannot be told is dropped;
+-- if its client lives, it asks again and is back in its place.
 grant = function(s, up_to)
-  s.all = false
+  s.complete = false
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
   while not s.paused do
-    local k = s.only or R.first_in_turn(s)
-    if s.lost then return R.repair(s, 'q') end
-    if not k or k.n == 0 then
-      s.all = true
+    local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
+    if not k then return end
+    if s.budget <= 0 then -- the call of this ticket goes on
+      R.tell(s, (R.via(s, id))).recheck = 1
+      R.settle(s, k, id)
       return
     end
-    local id, place = R.head(s, k)
+    local who, value, granted = (R.via(s, id)), s.known[id], false
+    s.budget = s.budget - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_COST) or 0)
+    if s.round then R.end_round(s) end
+    R.unqueue(s, id, k)
+    if is == REFUSE then
+      R.tell(s, who).ask = true -- the answer to the next ask says why
+    elseif is == SERVE and (insist == 1 or R.reach(s, who)) then
+      R.hand_over(s, id, weight, slot, ticket, who, value)
+      granted = true
+    end
+    if granted and not s.only then R.served(s, k, weight) else R.reschedule(s, k.of) end
+  end
+end,
+
+-- next returns the class and the id of the ticket that is to be served or dropped next, up to a place in the queue, what to
+-- do with it, and what its id and entry say; nil: there is none.
+--
+-- It looks at heads in the order of service. A head that a pool blocks reserves its demand; then next looks at the classes
+-- that want none of that pool. A head that the limit blocks reserves its demand and ends the round: no weight is left for
+-- anybody behind it. A head that a key blocks should not have been runnable: next lists the key's classes again and starts
+-- over. That costs budget, unless it is due to a reservation at that key.
+next = function(s, up_to)
+  while true do
+    local k = s.only or R.next_class(s)
+    if s.lost then return R.repair(s, 'q') end
+    if not k or k.n == 0 then
+      s.complete = true
+      return nil
+    end
+    local id, place = R.queue_head(s, k)
     if not id then return R.repair(s, 'q') end
-    if place > up_to then return end
+    if place > up_to then return nil end
     local weight, slot = R.parse_id(id)
     local ticket, _, _, insist = R.ticket(s, id)
     local takes = k.set and R.takes(s.key_of[id]) or ''
-    local over = not ticket or ticket <= s.now
-    local heavy = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.scarce(s.pools, takes) > 0
-    local lacking = not s.only and not heavy and R.lacking(s, k.of, weight)
-    local waits = not over and not heavy and not lacking
-    local stops = waits and weight > s.limit - s.used - s.reserved
-    if lacking and (lacking.reserved > 0 or s.turns > 0) then -- its cap was reduced, or what it has left is reserved
-      if lacking.reserved == 0 then s.turns = s.turns - 1 end
-      if s.reserving then s.reserving.moved[#s.reserving.moved + 1] = lacking end
-      R.reposition(s, lacking)
-    elseif s.sets and s.sets[1] and (stops or waits and not R.fit(s, takes)) then
+    local is, blocker = R.judge(s, k, weight, ticket, takes)
+    if is == BLOCKED_BY_KEY then
+      if blocker.reserved == 0 and s.budget <= 0 then return k, id, is, weight, slot, ticket, insist end
+      if blocker.reserved == 0 then s.budget = s.budget - 1 end
+      if s.round then s.round.revisit[#s.round.revisit + 1] = blocker end
+      R.reschedule(s, blocker)
+    elseif is == BLOCKED_BY_LIMIT and not (s.sets and s.sets[1]) then
+      return R.settle(s, k, id)
+    elseif is == BLOCKED_BY_LIMIT or is == BLOCKED_BY_POOL then
       R.reserve(s, k, weight, takes)
-      if stops then
-        s.all = true
-        return
+      if is == BLOCKED_BY_LIMIT then
+        s.complete = true
+        return nil
       end
-    elseif stops or s.turns <= 0 then
-      if not stops then R.tell(s, (R.via(s, id))).recheck = 1 end -- that call goes on with granting
-      s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id
-      return
     else
-      local who, value, granted = (R.via(s, id)), s.known[id], false
-      s.turns = s.turns - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_TURN) or 0)
-      if s.reserving then R.end_pass(s) end -- what was reserved before counts again from the start
-      R.unqueue(s, id, k)
-      if over then
-        -- its client has not asked again in time
-      elseif heavy then
-        R.tell(s, who).ask = true -- it can never be granted; the answer to the next ask says so
-      elseif insist == 1 or R.reach(s, who) then
-        R.hand_over(s, id, weight, slot, ticket, who, value)
-        granted = true
-      end
-      if granted and not s.only then R.served(s, k, weight) else R.reposition(s, k.of) end
+      return k, id, is, weight, slot, ticket, insist
     end
   end
+end,
+
+-- settle notes the ticket at which grant stops: until something changes for it, no step has anything to grant. With sets of
+-- pools it is not so, because other sets may go on.
+settle = function(s, k, id) s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id end,
+
+-- judge returns what to do with the first ticket of all, and the key that blocks it, if one does. The order counts. A ticket
+-- whose class should be in another list is no head at all. A silent one is dropped before it may block anybody. What is
+-- impossible is never blocked.
+judge = function(s, k, weight, ticket, takes)
+  local impossible = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.too_small(s.pools, takes) > 0
+  local blocker = not s.only and not impossible and R.blocker(s, k.of, weight)
+  if blocker then return BLOCKED_BY_KEY, blocker end
+  if not ticket or ticket <= s.now then return DROP end
+  if impossible then return REFUSE end
+  if weight > s.limit - s.used - s.reserved then return BLOCKED_BY_LIMIT end
+  if takes ~= '' and not R.pools_fit(s, takes) then return BLOCKED_BY_POOL end
+  return SERVE
 end,
 
 -- hand_over turns a ticket into a permit and notifies its client. value is the
@@ -237,7 +268,7 @@ end,
 -- watch makes sure that a waiting client calls when the first lease ends. It chooses the
 -- last ticket of the last path whose client can be notified. Most steps need not read the
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
--- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have held up others.
+-- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have blocked others.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local first = R.next_look(s)
@@ -245,12 +276,12 @@ watch = function(s)
     local n, stay, dropped = 1, 0, false -- number of tickets to read at once, and of those that insist
     for line = s.only and 3 or 10, 3, -7 do
       local passed = 0
-      while s.queued > stay and s.turns > 0 do
+      while s.queued > stay and s.budget > 0 do
         local list = R.last_of(s, line, passed, n)
         if not list[1] then break end
         R.lookup_all(s, list)
         for _, id in ipairs(list) do
-          if s.turns <= 0 then break end
+          if s.budget <= 0 then break end
           local ticket, _, _, insist = R.ticket(s, id)
           if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
             local news = R.tell(s, (R.via(s, id)))
@@ -263,12 +294,12 @@ watch = function(s)
           else
             R.unqueue(s, id, {line = line})
           end
-          s.turns = s.turns - 1
+          s.budget = s.budget - 1
         end
         n = 50
       end
     end
-    if s.queued > stay and s.turns > 0 then return R.repair(s, 'q') end -- a line was deleted
+    if s.queued > stay and s.budget > 0 then return R.repair(s, 'q') end -- a line was deleted
     s.alarm, s.watcher = 0, ''
     return dropped
   end
@@ -303,7 +334,7 @@ may_keep = function(s, keep)
   end
   local ends = s.now + keep
   R.begin(s)
-  local room = not s.only and R.room(s) and s.queued > 0
+  local room = not s.only and R.none_runnable(s) and s.queued > 0
   local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, room and 1 or 0, ends))
   if new ~= 0 and new ~= 1 then return 0 end -- the key is foreign
   s.keeps = math.max(s.keeps, ends)
@@ -344,7 +375,7 @@ end,
 -- caller waits.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
-  local in_turn = not s.only and not R.room(s)
+  local in_turn = not s.only and not R.none_runnable(s)
   if s.keeps <= s.now or not stopped and not s.limited and not in_turn and not waits then return false end
   local list = redis.pcall('HGETALL', KEYS[6])
   if list.err then return false end
@@ -412,7 +443,7 @@ forget = function(s, id)
     R.begin(s)
     redis.call('ZREM', KEYS[4], id)
   end
-  R.reposition(s, k)
+  R.reschedule(s, k)
 end,
 
 -- enqueue puts a ticket into its place, and returns how many tickets of its key are
@@ -445,7 +476,7 @@ end,
 -- foreign, that is, no ticket: then it was not counted, and k is the key of the line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
-  k = s.only or place and (s.pools and R.lane_of(s, id) or R.key_of(s, id)) or k
+  k = s.only or place and (s.pools and R.class_of(s, id) or R.key_of(s, id)) or k
   if place then
     R.put(s, id, false)
     s.queued = s.queued - 1
@@ -470,7 +501,7 @@ drop = function(s, id)
   if not R.ticket(s, id) then return false end
   local k = s.only or R.key_of(s, id)
   R.unqueue(s, id)
-  R.reposition(s, k)
+  R.reschedule(s, k)
   return true
 end,
 
@@ -507,9 +538,9 @@ some = function(s, k, from, n, backwards)
   return list, places
 end,
 
--- head returns the first ticket of a key, and its place. For the key '' it reads as many tickets
+-- queue_head returns the first ticket of a leaf's class, and its place. For the key '' it reads as many tickets
 -- at once as free weight could serve, and one more.
-head = function(s, k)
+queue_head = function(s, k)
   if k.head or k.n == 0 then return k.head, k.head_place end
   k.changed = true
   if not k.heads or not k.heads[1] then
@@ -520,15 +551,15 @@ head = function(s, k)
   return k.head, k.head_place
 end,
 
--- reposition moves a key to its place in turn or aside, and then those above it, after its first
+-- reschedule puts the classes of a key into their lists, and then those above it, after its first
 -- ticket, its weight or its rule has changed.
-reposition = function(s, k)
+reschedule = function(s, k)
   if s.only then
     if k.head ~= s.front_head then s.settled = false end
     return
   end
   while k do
-    if s.sets[1] then R.move_lanes(s, k) else R.move(s, k) end
+    if s.sets[1] then R.schedule(s, k) else R.list(s, k) end
     k = k.up
   end
 end,

@@ -11,14 +11,14 @@
 --       6 keepers  hash  client    -> KEPT: the client may keep released permits
 --       7 client   string  the caller's description, in calls that send it. In other calls with
 --                          further keys, the state takes its place
---       8 turn     zset    of a semaphore with keys, all with score 0. Lanes in turn: the path above, a zero, level, tag
---                          and seq, the last name. Lanes aside: byte 255, epoch, the path
+--       8 turn     zset    of a semaphore with keys, all with score 0. Runnable classes: the path above, a zero, TURN,
+--                          the last name. Blocked ones: byte 255, epoch, the path
 --       9 keys     hash    '' -> KEYED, common to all keys; k and a path -> KEY
---      10 lines    zset    path, a zero, place, id of the tickets of lanes with a name, all with score 0
+--      10 lines    zset    path, a zero, place, id of the tickets of classes with a name, all with score 0
 --
 -- A path is the names of a key, with bytes 1 between. A path with a byte 1 at its end is that of the leaf where
 -- the callers of a key queue beside others below it; in lines and behind permits they have the path of the key.
--- The tickets that want some of the same pools have lanes of their own, whose paths begin with the names of the pools,
+-- The tickets that want some of the same pools have classes of their own, whose paths begin with the names of the pools,
 -- with commas between, and a byte 2. Behind a permit or ticket that takes some, a byte 2 and the amounts follow its path:
 -- "gpu=1,licence=2", by name.
 --      11 reports  hash    client -> REPORT; '' -> AUTO and its end, of the last controller. Only
@@ -62,38 +62,125 @@ local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
 -- them from the start, unless an entry is longer than 64 bytes. So KEEPER and
 -- STATE are longer.
 local KEEPER = 'This member keeps the key, and is long so that the key is no list to be searched.'
--- More on STATE: token is the last one given out. The keys live at least until keep.
--- The first lease ends at first or later, the last FENCE at fenced. The ticket
--- watcher asks at alarm, when a lease ends. The last KEPT ends at keeps or earlier; the key
--- keepers lives until keepers.
-local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
-local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
-local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, number of callers behind it in its process, 1: it insists (granted in turn even if its client cannot be notified)
-local TAIL = '<ss'               -- the session that gets the notifications about it, the rival session; then, to the end, the description of the caller that it is for
+
+-- STATE, the field '' of the state:
+--   c4  MARK
+--   d   limit
+--   d   used: the weight held
+--   d   token: the last one given out
+--   d   keep: the keys live at least until then
+--   d   first: no lease ends before
+--   d   fenced: when the last FENCE ends
+--   d   alarm: when the ticket watcher asks, because a lease ends
+--   d   queued: tickets
+--   d   keepers: until when the key keepers lives
+--   d   keeps: when the last KEPT ends, or later
+--   B   flags: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 a pool or a key is over what it may hold
+--   s   watcher: the id of a ticket
+local STATE = '<c4ddddddddddBs'
+
+-- PERMIT, of a key with a name with 'H' or 'R', and its target and a zero behind it:
+--   c1  'h' held, 'r' revoked
+--   d   token
+--   d   time of the grant
+--   d   slot, or -1
+local PERMIT = '<c1ddd'
+
+-- TICKET, of a key with a name with 'Q', and its target and a zero behind it:
+--   c1  'q'
+--   d   end
+--   d   place in the queue
+--   I4  number of callers behind it in its process
+--   B   1: it insists: it is granted in its order even if its client cannot be notified
+local TICKET = '<c1ddI4B'
+
+-- TAIL, behind a named permit or ticket; then, to the end, the description of the caller that it is for:
+--   s   the session that gets the notifications about it
+--   s   the rival session, or ''
+local TAIL = '<ss'
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
-local KEYED = '<dddddddddd'      -- the caps of keys without a rule, by depth; virtual time, the last seq, epoch, the epoch at which all lanes aside were last checked, number of rules, of leaves in turn, of keys over their caps; then, with pools, the amounts that there are, a zero, those in use, a zero, the sets that wait with their tickets: "gpu=3;gpu,licence=1"
-local KEY = '<ddddBBdddddd'      -- held, tickets, cap, share, 1 ruled + 2 others are below it + 4 over its cap, 1 in turn 2 aside, base, seq (0: nobody waits), level or epoch, tag, virtual time of those below it, place of the head; then the head's id, if it is known; with pools a zero, the number of tickets in other lanes, a blank, and by pool the weight held of permits that have some
+
+-- KEYED, of all keys together. With pools there follow the amounts that there are, a zero, those in use, a zero, and the sets
+-- that wait with their tickets: "gpu=3;gpu,licence=1".
+--   d d d  the caps of keys without a rule, by depth; 0: none
+--   d   time: virtual, among the keys below the root
+--   d   seq: the last one given
+--   d   epoch: grows with each change of those caps
+--   d   swept: the epoch at which all blocked classes were last looked at
+--   d   rules: keys that have one
+--   d   runnable: classes of leaves that are
+--   d   over: keys that are marked so
+local KEYED = '<dddddddddd'
+
+-- KEY, of a key or a class. Then the head's id, if it is known; with pools a zero, the number of tickets in other
+-- classes, a blank, and by pool the weight held of permits that have some.
+--   d   held: weight
+--   d   n: tickets
+--   d   cap by its rule, or 0
+--   d   share by its rule, or 0
+--   B   1 ruled, 2 others are below it, 4 over its cap
+--   B   state: 1 runnable, 2 blocked
+--   d   start: virtual time since which it waits
+--   d   seq: since when it waits, among equals; 0: nobody waits
+--   d   level of one that is runnable, the epoch at which it was blocked of another
+--   d   finish: virtual time at which its head will have been served
+--   d   time: virtual, among the keys below it
+--   d   place of the head
+local KEY = '<ddddBBdddddd'
 local KEY_SIZE, KEYED_SIZE = 82, 80
-local TURN = '>I8I8I8'           -- level, tag, seq
-local KEPT = '<Bd'               -- 1: keys wait, and all are at their caps; until when
-local FENCE = '<dd'              -- smallest number of a call that is carried out, end
-local TOTALS = '<ddd'            -- good and bad, each in weight * time held; number of grants that had waited
-local REPORT = '<dddd'           -- TOTALS, end
-local AUTO = '<c12'              -- least and largest limit, bad part in thousandths, as numbers of 4 bytes
-local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
-local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
-local ASKED = '<dI4'             -- of asks: time waited, callers behind it in its process
-local KEY_NAME = '<Bc0'
-local CAPS = '<I4I4I4'
-local NAMED = '<I4c0'            -- of asks for named permits: the description of the caller; and of pools
-local TOKEN = '<d'               -- if flagged: the last token that the client knows of
-local HEAD = '<ddB'              -- limit, recheck; 1 the caller may keep permits + 4 unreachable + 8 recalled + 16 room + 32 the caps of keys follow, because one is not 0; + 64 the size of the text and the pools follow
-local RECORD = '<BI4ddd'         -- status, n, and three numbers
-local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
+
+-- TURN orders what is runnable: level, finish, seq.
+local TURN = '>I8I8I8'
+
+-- KEPT: 1 if keys wait, and each is blocked by its cap; until when the client may keep.
+local KEPT = '<Bd'
+
+-- FENCE: the smallest number of a call that is carried out, and its end.
+local FENCE = '<dd'
+
+-- TOTALS of a REPORT: good and bad, each in weight * time held; grants that had waited.
+local TOTALS = '<ddd'
+local REPORT = '<dddd' -- TOTALS, end
+
+-- AUTO: least and largest limit, bad part in thousandths, as numbers of 4 bytes.
+local AUTO = '<c12'
+
+-- CALL
+--   d   number
+--   B   1 fence, 2 must pass with full memory
+--   I4  ids
+--   d   keep: for how long the client would keep permits
+local CALL = '<dBI4d'
+
+-- RUN, of n requests; then n times what is particular to one
+--   B   kind
+--   B   flags: see below
+--   I4  n
+--   I4  limit
+--   I4  weight
+--   d   lease
+--   d   ticket: its life
+local RUN = '<BBI4I4I4dd'
+local ASKED = '<dI4'     -- of each ask: time waited, callers behind it in its process
+local KEY_NAME = '<Bc0'  -- of each ask with a key: the key, and what it takes
+local CAPS = '<I4I4I4'   -- of a run of asks with keys, by depth
+local NAMED = '<I4c0'    -- of each ask for a named permit: the description of the caller; and of a run: the pools
+local TOKEN = '<d'       -- of each request, if flagged: the last token that the client knows of
+
+-- HEAD; then the caps of keys, and the size of the text of pools and the text
+--   d   limit
+--   d   recheck
+--   B   1 the caller may keep permits, 4 unreachable, 8 recalled, 16 none is runnable, 32 caps follow, 64 pools follow
+local HEAD = '<ddB'
+local RECORD = '<BI4ddd' -- status, n, and three numbers
+local ONE = '<ddBBI4ddd' -- HEAD and one RECORD
+
+-- What is done with the ticket that is next, see judge.
+local SERVE, DROP, REFUSE, BLOCKED_BY_KEY, BLOCKED_BY_LIMIT, BLOCKED_BY_POOL = 1, 2, 3, 4, 5, 6
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
--- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 more of a pool is in use than there is, or a key is over its cap.
+-- 128 another client's or, of asks, named.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local ASK_KEYED = 100 -- an ask with a key: the caps of keys follow RUN, the key follows each ask
 local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 more than it is, or 0 to leave it unchanged
@@ -101,16 +188,16 @@ local ASK_POOLED, SET_POOLS = 101, 106 -- as the two above; NAMED with the pools
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED, TOO_MANY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 
--- MAX_TURNS is the largest number of tickets that one step grants or drops: a step
+-- MAX_BUDGET is the largest number of tickets that one step serves or drops: a step
 -- must not block the server for long. The next step goes on. A ticket costs about
 -- 20 µs, most of it for the message; an ended lease costs a tenth of that. The
 -- other bounds have the same reason.
-local MAX_TURNS = 32
+local MAX_BUDGET = 32
 local MAX_ENDS = 128 -- leases that one step ends
 local MAX_TOLD = 128 -- keepers that one step recalls
-local MAX_SWEPT = 128 -- keys aside that one step checks after the caps of keys have changed
+local MAX_SWEPT = 128 -- blocked classes that one step looks at after the caps of keys have changed
 local MAX_SETS = 16 -- sets of pools that wait
-local SETS_PER_TURN = 4 -- for so many of them a ticket takes one turn more: each of their lanes is put to its place again
+local SETS_PER_COST = 4 -- for so many of them a ticket costs one more of the budget: the classes of each set are put into their lists again
 local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 

@@ -17,7 +17,7 @@ waits. Without PERMIT it is about a run that would ask now, with weight -w, key
 --key and pools --take. With PERMIT it is about that waiter; "sema show NAME"
 lists waiters.
 At a full key it lists only the holders of that key, and of the keys below it;
-at a pool that lacks room, only those who hold some of it.
+at a pool that is full, only those who hold some of it.
 
   sema why downloads
   sema why api --key acme/alice --take gpu=1`
@@ -51,13 +51,13 @@ func (p *program) whyCommand() *cobra.Command {
   name, limit, used, permit ("" without PERMIT), key (a text, or a list of several
     names), takes (amounts by pool), weight, waits (false: it holds the permit, or
     would get one at once),
-    reason (what is in front: who goes first, or what lacks at the key, from its
+    reason (what is in front: who goes first, or what blocks at the key, from its
     last name on, at pools and at the limit),
     position (from 1, among those of its key that take the same pools; 0: it does
     not wait), weight_before (of those of them that are before it)
   holders, before: lists as "sema show --json" has them as holders and waiters;
     at a full key, holders are those of that key and of the keys below it; at a
-    pool that lacks room, those who hold some of it`)
+    pool that is full, those who hold some of it`)
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func whyOf(st sema.State, permit string, key engine.Key, takes engine.Pools, wei
 	return w
 }
 
-// holders are those whose releases help: those of the first bound that lacks room, or else all.
+// holders are those whose releases help: those of the first bound that is full, or else all.
 func (w why) holders() []engine.Holder {
 	for _, b := range w.look.Bounds(w.Waiter) {
 		if b.Wants > b.Limit-b.Held {
