@@ -48,7 +48,7 @@ const (
 
 // String names the reason.
 func (r Reason) String() string {
-	return enum.Name("Reason", r, "none", "refused", "busy", "too heavy", "limit differs", "too many sets", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
+	return enum.Name("Reason", r, "none", "refused", "busy", "too heavy", "limit differs", "too many sets", "named for another", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
 }
 
 // Event tells the owner what happened. What does not apply is zero.

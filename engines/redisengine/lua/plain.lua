@@ -1,6 +1,13 @@
 -- The fast path. It carries out a call of one request: an ask that can be granted, a
--- renewal or a release, if nobody waits, no lease has ended and no slot is used. It leaves
--- any other call to rules.lua, with nothing changed.
+-- renewal or a release. It leaves any other call to rules.lua, with nothing changed.
+--
+-- What it may assume, and why:
+--   * Nobody waits (queued is 0): so no step has to grant, and no order is to be kept.
+--   * No lease has ended (first is later than now): so nothing has to be removed before the request.
+--   * No permit has a slot, nothing is paused, no pool and no key is over what it may hold (the flags).
+--   * The call is not late: there are fences only after a call whose outcome was unknown.
+--   * The state is whole: what a zset says of an id agrees with it, or the command that writes says otherwise (ZADD NX,
+--     ZREM), and then nothing has been written yet.
 local keyed = flags >= 8
 local plain = raw and ids == 1 and queued == 0 and first > now and flags % 8 < 4 and flags < 16 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or KEYS[9])
 
