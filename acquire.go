@@ -64,8 +64,7 @@ func For(path ...string) AcquireOption {
 // Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
 // nobody holds one pool while it waits for another. A caller that waits for a pool blocks those alone that want some of it.
-// The first that waits for a pool keeps free for itself all that it wants, so that one that wants much is not passed for
-// ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
+// The first waiter of a pool reserves what it wants, so that a caller who wants much is not passed for ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
 // 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
 // pool. Default: no pool. Cost: as of For; and a step looks at each set of pools that is waited for, of which there
 // may be 16: another one fails with a *BusyError.

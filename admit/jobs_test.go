@@ -335,7 +335,7 @@ func TestNoJobStarves(t *testing.T) {
 	})
 }
 
-// A flood of a tenant whose cap is reached does not block the next tenant, for whom permits are free:
+// A flood of a tenant whose cap is reached does not block the next tenant, which has free permits:
 // though the jobs of the flood were first in the queue, and there are only so many workers. The flood goes on
 // meanwhile.
 func TestAFloodLeavesWorkersToOthers(t *testing.T) {

@@ -217,11 +217,9 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 	m.receive(now, c, brief)
 }
 
-// receive gives a permit to a caller, or renews it first. Three kinds of permits are renewed
-// first. The time of the first is up already. The caller of the second has come anew since the
-// call left that told of it. The third has only the rest of its ticket's life, and nobody
-// will renew it, or that rest leaves no time for two renewals. An engine that is slow to tell
-// of a grant may be slow to renew it.
+// receive gives a permit to a caller, or renews it first: if its time is up, if its caller has asked again meanwhile, or if
+// it is short. Short is one that has the rest of its ticket's life, which nobody will renew or which leaves no time for two
+// renewals: an engine that is slow to tell of a grant may be slow to renew it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	if now >= c.valid || brief && (m.terms(c).Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
 		c.again = false

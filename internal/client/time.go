@@ -42,8 +42,7 @@ type recheck struct {
 	asOf time.Duration // when that information was sent
 }
 
-// Tick ends the permits whose time is up, and has asked for again, or renewed,
-// what is due.
+// Tick ends overdue permits, and queues the asks and renewals that are due.
 func (m *Machine) Tick(now time.Duration) {
 	m.wake = never
 	look := now >= m.sender.recheck.at

@@ -43,11 +43,10 @@ func (ls *lines) forgetPaces() {
 	}
 }
 
-// refusal reports whether a caller is refused at once, and with which event. Before it are so
-// many callers and tickets of its line: MaxWaiting of them, or so many that the grant would come
-// after its deadline. A caller with none before it is never refused. Nor is a caller for its
-// deadline if nobody was granted for as long as that is away: the line may have changed, and only
-// callers that wait can learn its pace.
+// refusal reports whether a caller is refused at once, and with which event: because MaxWaiting callers and tickets of its line
+// are before it, or because the grant would come after its deadline. A caller with none before it is never refused. No
+// caller is refused for its deadline while the pace is stale: while nobody was granted for as long as the deadline is
+// away. Only callers that wait can learn a new pace.
 func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
 	if before == 0 {
 		return e, false

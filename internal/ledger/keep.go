@@ -31,12 +31,12 @@ func (l *Ledger) othersWait() bool {
 	return len(l.tickets) > maxLooked || l.anyTicket(func(t *ticket) bool { return t.id.Client != l.caller })
 }
 
-// recall takes back from other clients what mayKeep allowed them: if the caller of the
-// step waits, if nothing may be granted, or if the step has changed the limit. If a key
-// waits for weight, only those are told that may have callers of it: they were told that no key does.
-// Notifications get lost, so each step tells them again until they make one
-// of their own; but no more than maxTold of them, and the next step tells others.
-// It reports whether another client keeps while the caller waits.
+// recall takes back from other clients what mayKeep allowed them. It reports whether another client keeps while the
+// caller of the step waits.
+//
+// All are told if nothing may be granted now, if the step has changed the limit, or if its caller waits. If a key waits for
+// weight, only those are told who heard that no key does: they may have callers of it. Notifications get lost: each step
+// tells a client again, until that client makes a step. One step tells maxTold clients, and the next step tells others.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0
 	for client, k := range l.keepers {

@@ -16,8 +16,8 @@ type owner struct {
 	who   engine.Client // the client, as operators see it
 }
 
-// give makes a named one that of a session. The one that had it is its rival, if it lives. That of a permit
-// may live and hold it though it cannot be notified; but then another rival comes first.
+// give makes a named permit or ticket that of a session. The session before becomes the rival if it can be reached. The
+// holder of a permit may live though nobody reaches it: it becomes the rival, too, unless there is another one.
 func (l *Ledger) give(o *owner, session string, permit bool) {
 	was := o.via
 	o.via = session

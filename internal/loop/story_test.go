@@ -57,7 +57,7 @@ type outcome struct {
 	err   error
 }
 
-// tell plays a text, and returns it with what happens.
+// tell plays a text. It returns the text with the lines that the loop adds.
 func tell(t *testing.T, text string) string {
 	s := &story{callers: map[string]*client.Acquisition{}, answer: make(chan outcome)}
 	expect.OK(t, s.loop.Open(s, "story", engine.Client{}, Owner{Observe: s.observe}, func(protocol.Session) client.Config {

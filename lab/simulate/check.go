@@ -198,7 +198,7 @@ func (k *checker) revived(gone []int, c protocol.Call, reply protocol.Reply) {
 func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	w := k.w
 	k.when[id] = w.now
-	if k.grants[token] == id { // told again; perhaps by a replica that does not have what came later
+	if k.grants[token] == id { // told again; perhaps by a replica without the last steps
 		k.given[id] = token
 		return
 	}

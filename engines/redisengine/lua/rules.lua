@@ -197,8 +197,8 @@ grant = function(s, up_to)
   end
 end,
 
--- next returns the class and the id of the ticket that is to be served or dropped next, up to a place in the queue, what to
--- do with it, and what its id and entry say; nil: there is none.
+-- next finds the ticket that is to be served or dropped next, up to a place in the queue. It returns the class, the id, the
+-- verdict, and the parts of id and entry; nil: there is none.
 --
 -- It looks at heads in the order of service. A head that a pool blocks reserves its demand; then next looks at the classes
 -- that want none of that pool. A head that the limit blocks reserves its demand and ends the round: no weight is left for
