@@ -39,8 +39,7 @@ func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: i
 
 // For is the key of the acquisition: a tenant, a host, a user, a model; or a path of up to three
 // names, such as an organisation and a user of it. Its permits count against the limit of the
-// Semaphore, and at each step of the path against the cap there: that of Options.Caps, or the cap that
-// Operator.Set gave it. All of it is taken in one step, so nobody holds a place while it waits for
+// Semaphore, and at each step of the path against the cap there, which Options.Caps or Operator.Set gave it. All of it is taken in one step, so nobody holds a place while it waits for
 // another.
 //
 // Within a key callers are served in the order in which they came. Among the keys at one place of the
@@ -64,10 +63,10 @@ func For(path ...string) AcquireOption {
 // Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
 // nobody holds one pool while it waits for another. A caller that waits for a pool blocks those alone that want some of it.
-// The first waiter of a pool reserves what it wants, so that a caller who wants much is not passed for ever. n is 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than
-// 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
-// pool. Default: no pool. Cost: as of For; and a step looks at each set of pools that is waited for, of which there
-// may be 16: another one fails with a *BusyError.
+// The first waiter of a pool reserves what it wants, so that a caller who wants much is not passed for ever. n is
+// 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
+// pool. Default: no pool. Cost: as of For; and a step looks at each set of pools that is waited for. At most 16 sets
+// may wait: another one fails with a *BusyError.
 func Take(pool string, n int) AcquireOption {
 	return AcquireOption{kind: takeOption, n: int64(n), text: pool}
 }

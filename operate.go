@@ -82,7 +82,7 @@ func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 }
 
 // Unset ends what Set began. Without a path: the limit stays while the semaphore is in use, is
-// forgotten when it has been idle, and gives way to that of a program. With a path: the key's rule
+// forgotten when it has been idle, and gives way to a program's. With a path: the key's rule
 // ends, and the cap and the share of all keys hold for it. Without a rule nothing changes. Unset fails with ErrNotFound when there is no
 // such semaphore.
 func (o *Operator) Unset(ctx context.Context, path ...string) error {

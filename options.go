@@ -23,8 +23,8 @@ type LimitPolicy uint8
 // The policies.
 const (
 	// LimitNewest stores the given limit with this Semaphore's first acquisition, once. So
-	// the limit of the process that was started last holds, and in the end that of the
-	// newest deployment. Processes with another limit go by the stored one, and report the
+	// the limit of the process that was started last holds, and in the end the newest
+	// deployment's. Processes with another limit go by the stored one, and report the
 	// difference to Observer.LimitDiffers.
 	LimitNewest LimitPolicy = iota
 	// LimitStored goes by the stored limit and reports the difference to
@@ -67,7 +67,7 @@ type Options struct {
 	// Default: none, the limit alone. Cost: as of For.
 	Caps engine.Caps
 
-	// Pools are further limits, of which acquisitions take some with Take: "gpu=8,licence=4". At most 16, each with a name
+	// Pools are further limits: "gpu=8,licence=4". Acquisitions take some of them with Take. At most 16, each with a name
 	// of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of 1 … MaxLimit. engine.NewPools makes
 	// the text of a map. They are stored with the limit, and OnConflict goes for all.
 	// Default: none. Cost: as of Take.

@@ -2,11 +2,11 @@ package client
 
 import "time"
 
-// This file decides which caller gets a permit that was granted, and a
-// ticket whose caller has gone.
+// This file decides which caller gets a permit that was granted, and who gets a
+// ticket when its caller has gone.
 
-// deliver gives a permit that was granted to a caller. It goes to the oldest one
-// in line, and the ticket of that one to the caller that the permit was asked for.
+// deliver gives a granted permit to the oldest caller in line. That caller's ticket goes
+// to the caller that asked for the permit.
 func (m *Machine) deliver(now time.Duration, c *claim) {
 	m.claims.unlist(c)
 	l := m.lines.of(c.target)

@@ -72,8 +72,7 @@ func (s stage) String() string {
 	return enum.Name("stage", s, "", "wished", "queued", "unproven", "held", "ended")
 }
 
-// next is what each stage may become. A ticket that was granted, and whose permit
-// lapsed before anybody had it, may be a ticket again.
+// next is what each stage may become. A granted ticket may be a ticket again: the permit may lapse before anybody has it.
 var next = [...][]stage{
 	wished:   {queued, unproven, held, ended},
 	queued:   {queued, unproven, held, ended},
@@ -159,7 +158,7 @@ func (c *claim) since() time.Duration {
 func isPermit(c *claim) bool { return c.stage == held }
 func isTicket(c *claim) bool { return c.stage <= queued }
 
-// ticketOf picks those of a key.
+// ticketOf picks the tickets of a target.
 func ticketOf(target protocol.Target) func(*claim) bool {
 	return func(c *claim) bool { return c.target == target && isTicket(c) }
 }
@@ -330,8 +329,8 @@ func (cs *claims) anew(a *Acquisition) {
 // unsent are the claims that wait to be sent.
 func (cs *claims) unsent() []*claim { return slices.Concat(cs.fresh, cs.due) }
 
-// overtake gives a ticket to a caller that joined before others by its priority: that of the last
-// caller that has one, if it fits. It is asked for again, for its place is another one.
+// overtake gives a ticket to a caller that joined before others by its priority. It takes the ticket of the last caller that
+// has one, if that fits, and asks for it again: its place is another one now.
 func (cs *claims) overtake(l *line, a *Acquisition) {
 	if l.next != nil && l.next.since() <= a.since() {
 		return
@@ -356,7 +355,7 @@ func (cs *claims) putAside(c *claim, until time.Duration) {
 	cs.schedule(until)
 }
 
-// unlist takes a claim off the list of those that are put aside.
+// unlist takes a claim off the idle list.
 func (cs *claims) unlist(c *claim) {
 	if c.holder != nil {
 		return
@@ -394,7 +393,7 @@ func (cs *claims) back(c *claim) {
 // takeSpare is a ticket of this weight that is for nobody.
 func (cs *claims) takeSpare(l *line, weight int, label string) *claim {
 	if l.mixed {
-		return nil // it would pass those of another weight
+		return nil // it would pass callers of another weight
 	}
 	for _, c := range cs.idle {
 		if isTicket(c) && c.target == l.target && c.label == label && c.id.Weight == weight {

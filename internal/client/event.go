@@ -63,7 +63,7 @@ type Event struct {
 	Pools  engine.Pools
 	Used   int           // Refused: of Limit; 0: not known
 	Depth  int           // TooHeavy: how many names of the key have the cap; 0: it is the limit
-	Pool   int           // TooHeavy: as which of those that A takes the pool comes of which there is less, from 1 on; 0: it is not about one
+	Pool   int           // TooHeavy: the pool that has too little, counted among those in A.Takes from 1 on; 0: it is not about a pool
 	Wait   time.Duration // 0: not known
 	Answer protocol.Answer
 	Err    error

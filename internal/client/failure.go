@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// patience is how long a request is repeated whose caller has not been told that
+	// patience is how long a request is repeated for a caller that has not been told that
 	// it waits.
 	patience = 3 * time.Second
 
@@ -163,7 +163,7 @@ func (s *sender) overdue(now time.Duration) {
 	s.expireFailed(now, failure)
 }
 
-// failure is that of the last call, or of one that is still on its way.
+// failure is how the last call failed. A call on its way counts as one without an answer.
 func (s *sender) failure() *engine.Error {
 	failure := errNoAnswer
 	errors.As(s.outage.err, &failure)
@@ -270,7 +270,7 @@ func (s *sender) toleratesOrder(now time.Duration, o *Order, failure *engine.Err
 	return o.owed || !over && !o.told
 }
 
-// Patience is how long a read is repeated: as long as a request whose caller has had no answer.
+// Patience is how long a read is repeated: as long as a request for a caller without an answer.
 const Patience = patience
 
 // Pause is the pause after so many failed reads in a row.

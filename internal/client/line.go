@@ -20,7 +20,7 @@ type line struct {
 	weight      int          // of the claims
 	tickets     int          // claims that the engine has queued
 	ahead       int          // tickets ahead in the last answer
-	others      int          // of them, those of other clients
+	others      int          // the tickets of other clients among them
 	served      int          // weight that was granted to callers in line
 	pace        pace
 	teller      *claim // the ticket with which the engine is told how many have no claim
@@ -29,7 +29,7 @@ type line struct {
 	at          [2]int // one more than its place in each list of lines; 0: none
 }
 
-// lines are those of all targets.
+// lines are the lines of all targets.
 type lines struct {
 	*shared
 
@@ -38,7 +38,7 @@ type lines struct {
 	lists  [2][]*line
 }
 
-// The lists of lines: those that have callers, and those that have some without a
+// The lists of lines: busy ones have callers, and some callers of those behind have no
 // claim.
 const (
 	busy = iota

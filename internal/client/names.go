@@ -36,9 +36,9 @@ func (n *Names) Find(number uint64) *Named { return n.all[number] }
 func (n *Names) Len() int { return len(n.all) }
 
 // Ask begins to ask for p, or joins a request that asks for the same already, and
-// returns what is asked for. A permit whose caller has been told of it is asked for
-// anew: the engine knows whether it is there still. So is one that is being taken up,
-// which its caller may have given back since.
+// returns what is asked for. If the caller has been told of a permit, the engine is asked
+// anew whether it still exists. The same goes for a permit that is being taken up: its caller
+// may have given it back since.
 func (n *Names) Ask(now time.Duration, p *Named) *Named {
 	old := n.all[p.Wish.ID.Number]
 	if old != nil && !old.Resuming() && (old.State() != Held || !old.Told) {
@@ -73,10 +73,9 @@ func (n *Names) End(p *Named) {
 	}
 }
 
-// Leave ends the interest of a request; told says that it told its caller of the
-// permit. Without any request that has, and any that waits, the permit is given
-// back: its caller may have asked again after its first connection broke, and the
-// end of that one may come to light last.
+// Leave ends the interest of a request; told says that the request told its caller of the
+// permit. The permit is given back if no request has told, and none waits. A caller may ask
+// again after its first connection broke, and the server may notice the break last.
 func (n *Names) Leave(now time.Duration, p *Named, told bool) {
 	p.Users--
 	p.Told = p.Told || told
@@ -138,7 +137,7 @@ func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
 	m.resume(now, a, &claim{id: w.ID, wish: w})
 }
 
-// Drop ends an acquisition of AcquireAs, held or not, whose caller has not heard of
+// Drop ends an acquisition of AcquireAs, held or not: its caller has not heard of
 // a permit and never will. What the engine has of it is given back, unless another
 // session has asked for it since.
 func (m *Machine) Drop(now time.Duration, a *Acquisition) {
@@ -150,8 +149,8 @@ func (m *Machine) Drop(now time.Duration, a *Acquisition) {
 	m.Cancel(now, a)
 }
 
-// Part ends an acquisition of AcquireAs whose caller asks another server for it. What the
-// engine has of it stays there: also a ticket that the call in flight brings.
+// Part ends an acquisition of AcquireAs: its caller asks another server now. What the
+// engine has of it stays there, also a ticket that the call in flight brings.
 func (m *Machine) Part(a *Acquisition) {
 	if a.claim != nil {
 		a.claim.parted = true

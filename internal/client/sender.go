@@ -21,7 +21,7 @@ type sender struct {
 	recheck recheck
 }
 
-// returnIdle gives back those of the idle claims that which picks.
+// returnIdle gives back the idle claims that which picks.
 func (s *sender) returnIdle(which func(*claim) bool) {
 	for i := len(s.claims.idle) - 1; i >= 0; i-- {
 		if c := s.claims.idle[i]; which(c) {

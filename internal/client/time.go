@@ -31,8 +31,8 @@ const (
 	// server that died keep a hand-off.
 	namedTicket = 15 * time.Second
 
-	// shortWait is the lease that a wait goes by if MaxHold makes that of the permit
-	// shorter. It is less than engines remember a ticket beyond the permits' leases.
+	// shortWait is the lease that a wait goes by if MaxHold shortens the permit's lease.
+	// Engines remember a ticket for longer than that beyond the permits' leases.
 	shortWait = 30 * time.Second
 )
 

@@ -86,8 +86,8 @@ func (l *line) weigh(callers int) int {
 	return callers * l.wanted / l.length
 }
 
-// place takes in how many tickets are ahead of a caller's. Those of this client are ahead
-// of a new one, and of that of the last caller that has any.
+// place takes in how many tickets are ahead of a caller's. All tickets of this client are ahead of a new ticket, and
+// all but one ahead of the last caller's.
 func (l *line) place(c *claim, ahead int) {
 	switch a := c.holder; {
 	case c.stage == wished:

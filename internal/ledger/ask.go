@@ -11,7 +11,7 @@ type asking struct {
 	r     *protocol.Request
 	now   int64
 	place int64 // when its caller came, by the engine's clock
-	late  bool  // its caller came before that of the ticket
+	late  bool  // its caller came before the ticket's
 }
 
 // ask grants, queues or refuses.
@@ -99,7 +99,7 @@ func (l *Ledger) open(now int64, r *protocol.Request) {
 	}
 }
 
-// serveAhead serves those that are ahead of an ask: up to its place, all if it does not wait. It reports whether the
+// serveAhead serves the tickets ahead of an ask: up to its place, all if it does not wait. It reports whether the
 // ask then fits beside their reservations.
 func (l *Ledger) serveAhead(a *asking) (backfills bool) {
 	l.dropSilent(a.now, a.set)

@@ -158,8 +158,8 @@ func (l *Ledger) backfills(d *demand) bool {
 	return true
 }
 
-// noneAhead reports whether an ask goes before everybody that waits: no key beside those of its path is runnable, no
-// other set is, and its place is before that of its queue's head.
+// noneAhead reports whether an ask goes before everybody that waits: no key beside its path is runnable, no other set is,
+// and its place is before its queue's head.
 func (l *Ledger) noneAhead(a *asking) bool {
 	for k := range a.key.path() {
 		if up := k.up.class(a.set); up != nil && slices.ContainsFunc(up.runnable, func(c *class) bool { return c.key != k }) {

@@ -19,8 +19,7 @@ var ErrForm = errors.New("written by another version of sema")
 // Code appends the snapshot, or reads it. The same snapshot gives the same bytes.
 // Reading fails with ErrForm, or pack.ErrDamaged.
 //
-// Nearly all times are near that of the last token, and are laid out as what they are
-// beyond that.
+// Nearly all times are near the time of the last token, so each is laid out as its distance from that.
 func (s *Snapshot) Code(c *pack.Coder) {
 	codeForm(c)
 	pack.Int(c, &s.Token)

@@ -160,8 +160,7 @@ func (l *Ledger) inUse(name string) *key {
 	return k
 }
 
-// branch makes a key that was a leaf one with others below it. What it holds and waits for
-// is that of its own callers from now on.
+// branch gives a leaf keys below it. What it holds and waits for counts for the leaf of its own callers from now on.
 func (l *Ledger) branch(k *key) {
 	if k.own != nil {
 		return
@@ -278,7 +277,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 	return list
 }
 
-// sorted are all keys by name, those of the callers of others among them.
+// sorted are all keys by name, with the leaves of own callers.
 func (ks *tree) sorted() (list []*key) {
 	if ks.root.own != nil {
 		list = append(list, ks.root.own)

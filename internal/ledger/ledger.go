@@ -4,11 +4,11 @@
 // the judge of the Redis engine's Lua, which has functions of the same names and
 // must give the same answers.
 //
-// Every step first ends the permits whose lease is over, then carries out the
+// Every step first ends the permits that have lost their lease, then carries out the
 // requests, then grants free weight to the head of the queue. The queue is in
 // the order in which the waiters came, weights included: behind a heavy ticket at
-// the head the others wait. A ticket whose client cannot be reached is
-// dropped when it is next. Its client, should it live, asks again, says how
+// the head the others wait. If a client cannot be reached, its ticket is
+// dropped when it is next. If the client lives, it asks again, says how
 // long it has waited, and is back in its place.
 package ledger
 
@@ -243,8 +243,8 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 	}
 }
 
-// late reports whether a call was overtaken by a later one that said so. Such
-// a call is a copy whose sender has long asked again.
+// late reports whether a later call has fenced this one off. Such a call is a copy: its sender
+// has long asked again.
 func (l *Ledger) late(now int64, client string, c protocol.Call) bool {
 	if c.Number == 0 {
 		return false
@@ -258,7 +258,7 @@ func (l *Ledger) late(now int64, client string, c protocol.Call) bool {
 	return false
 }
 
-// fence has calls of a client change nothing whose number is smaller.
+// fence has calls of a client with a smaller number change nothing.
 func (l *Ledger) fence(now int64, client string, number uint64) {
 	if l.fences == nil {
 		l.fences = map[string]fence{}
@@ -402,7 +402,7 @@ func (l *Ledger) take(now int64, e entry) *holder {
 	return h
 }
 
-// newHolder is memory for a holder, that of one that was forgotten if there is any.
+// newHolder is memory for a holder, of a forgotten one if there is any.
 func (l *Ledger) newHolder() *holder {
 	n := len(l.forgotten)
 	if n == 0 {
@@ -469,7 +469,7 @@ func (l *Ledger) expire(now int64) {
 	}
 }
 
-// expireSome ends no more than MostEnds leases, those that ended first.
+// expireSome ends no more than MostEnds leases, the oldest first.
 func (l *Ledger) expireSome(now int64) {
 	var over []*holder
 	for _, h := range l.ends {

@@ -12,11 +12,11 @@ import (
 
 // This file says who is next, and keeps the lists from which that is read.
 //
-// The tickets that want some of the same pools are a set. Those of one set that wait at a key, or below it, are a
+// The tickets that want some of the same pools are a set. The tickets of a set at a key, or below it, are a
 // class. The classes of leaves have queues, in the order in which the callers came. Each class is in one of three
 // states: idle, runnable or blocked.
 //
-// Among the classes of a set at the keys below one, the next is that of the key which holds the fewest whole shares;
+// Among the classes of a set at the keys below one, the key that holds the fewest whole shares is next;
 // among such keys it goes by the finish tags of self-clocked fair queueing (Golestani, "A Self-Clocked Fair Queueing
 // Scheme for Broadband Applications", 1994), and among equals the one that waits for longest is first. While a class
 // is runnable, each other one of its level beside it is served no more often than its weight and share allow, once if
@@ -24,7 +24,7 @@ import (
 //
 // A list is right as long as nothing has changed for its classes. So whatever changes a head, what a key holds, or its
 // rule ends with reschedule. Only a cap of all keys has too many keys for that: sweep looks at the blocked ones
-// again, and next finds those that have become so.
+// again, and next finds the others when they are heads.
 
 const (
 	// unit is what a permit of weight 1 costs a key with one share of 1.
@@ -116,8 +116,8 @@ func (c *class) compareSets(o *class) int {
 	return cmp.Or(cmp.Compare(c.key.level(both), o.key.level(both)), cmp.Compare(c.finish, o.finish), cmp.Compare(c.seq, o.seq))
 }
 
-// level is how many whole shares a key holds: with that one of some pools with which it holds the most; in all
-// without any.
+// level is how many whole shares a key holds. With pools it counts what the key holds with one of them: the one with which
+// it holds the most.
 func (k *key) level(pools []string) int {
 	held := 0
 	for _, pool := range pools {
@@ -161,12 +161,12 @@ func (l *Ledger) count(k *key, set string, n int) {
 	}
 }
 
-// served charges the classes of a ticket that was served, and puts them behind those that were not.
+// served charges the classes of a ticket that was served, and puts them behind the others of their level.
 func (l *Ledger) served(t *ticket) {
 	for k := range t.key.path() {
 		c := k.class(t.set)
 		l.unlist(c)
-		k.up.time = max(k.up.time, c.start+k.cost(t.weight)) // c.finish may be that of a ticket for which weight is reserved
+		k.up.time = max(k.up.time, c.start+k.cost(t.weight)) // c.finish may belong to a ticket for which weight is reserved
 		if c.waiting > 0 {
 			l.stamp(c)
 		}
@@ -279,8 +279,8 @@ func (l *Ledger) sweep() {
 	}
 }
 
-// leaves are the classes with queues in which somebody waits, in the order of service: those that are runnable, and
-// then those that are blocked, or below a class that is.
+// leaves are the classes with queues in which somebody waits, in the order of service: first the runnable ones, then the
+// blocked ones and what is below such.
 func (ks *tree) leaves() (list []*class) {
 	var add func(c *class)
 	add = func(c *class) {

@@ -66,7 +66,7 @@ func (ks *tree) sets() (n int) {
 	return n
 }
 
-// tooMany reports whether a set of pools may not wait beside those that do.
+// tooMany reports whether too many other sets of pools wait for this one to wait, too.
 func (ks *tree) tooMany(set string) bool {
 	if c := ks.root.class(set); set == "" || c != nil && c.waiting > 0 {
 		return false

@@ -7,7 +7,7 @@ import (
 	"sema/internal/protocol"
 )
 
-// This file serves: it goes through the queue in the order of service, and gives free weight to those that nothing
+// This file serves: it goes through the queue in the order of service, and gives free weight to the tickets that nothing
 // blocks.
 
 // maxBudget is how many tickets a step serves or drops at the most, so that nobody keeps the engine from others
@@ -118,7 +118,7 @@ func (l *Ledger) next(now, upTo int64) (*ticket, verdict) {
 
 // judge is what to do with the first ticket of all; at is the key that blocks it, if one does.
 //
-// The order counts. A ticket whose class should be in another list is no head at all. A silent one is dropped before it
+// The order counts. If its class should be in another list, the ticket is no head at all. A silent one is dropped before it
 // may block anybody. What is impossible is never blocked.
 func (l *Ledger) judge(now int64, t *ticket) (is verdict, at *key) {
 	impossible := l.impossible(&t.demand).Status != 0

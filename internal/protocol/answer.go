@@ -35,7 +35,7 @@ type Answer struct {
 	Used   int           // Refused: the weight that is held; 0: not known
 	Bound  int           // TooHeavy: the least of the limit and the caps of the key, or what there is of the pool; 0: there is no such pool
 	Depth  int           // TooHeavy: how many names of the key have that cap; 0: it is the limit
-	Pool   int           // TooHeavy: as which of those that the ask takes the pool comes, from 1 on; 0: it is not for a pool
+	Pool   int           // TooHeavy: the pool that has too little, counted among those in Request.Takes from 1 on; 0: it is not for a pool
 }
 
 // Reply is the result of a step.
