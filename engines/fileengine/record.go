@@ -120,7 +120,8 @@ func (rec *record) code(c *pack.Coder) {
 		c.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
 		pack.Int(c, &q.Behind)
 		pack.Int(c, &q.Token)
-		c.Target(&q.Target)
+		c.Name((*string)(&q.Key))
+		c.Name((*string)(&q.Takes))
 		for i := range q.Caps {
 			pack.Int(c, &q.Caps[i])
 		}

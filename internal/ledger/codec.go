@@ -98,7 +98,8 @@ func (s *Snapshot) codeKeys(c *pack.Coder) {
 // code is what permits and tickets have both.
 func (r *Recorded) code(c *pack.Coder, base int64) {
 	c.ID(&r.ID)
-	c.Target(&r.Target)
+	c.Name((*string)(&r.Key))
+	c.Name((*string)(&r.Takes))
 	pack.From(c, &r.End, base)
 	c.Name(&r.Via)
 	c.Name(&r.Rival)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/protocol"
 )
 
 // ErrDamaged says that bytes are not of the layout.
@@ -107,12 +106,6 @@ func Text[T ~string](c *Coder, v *T) {
 	default:
 		*v, c.rest = T(c.rest[:n]), c.rest[n:]
 	}
-}
-
-// Target is what a permit counts for.
-func (c *Coder) Target(t *protocol.Target) {
-	c.Name((*string)(&t.Key))
-	c.Name((*string)(&t.Takes))
 }
 
 // Name is a text that recurs: after the first time it takes a number.

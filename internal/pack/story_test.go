@@ -10,7 +10,6 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/expect"
-	"sema/internal/protocol"
 )
 
 // TestLayouts plays testdata/layouts.txt: values in the order in which they are appended, and their bytes. Read back, they
@@ -83,13 +82,6 @@ func code(t *testing.T, c *Coder, words []string, known bool) {
 			id, _ := engine.ParseID(text)
 			is := id
 			if c.ID(&is); !known && is != id {
-				t.Errorf("%s is read as %v", text, is)
-			}
-		case "target":
-			key, takes, _ := strings.Cut(text, "+")
-			target := protocol.Target{Key: engine.Key(key), Takes: engine.Pools(takes)}
-			is := target
-			if c.Target(&is); !known && is != target {
 				t.Errorf("%s is read as %v", text, is)
 			}
 		default:

@@ -36,7 +36,6 @@ var planted = []struct {
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && !l.stopped() && !l.limited {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
 	{"a key over its cap keeps nobody from passing on", ledgerKeepFile, "l.keys.over > 0 || ", "", false},
-	{"what was held when the caps changed is passed on", answerFile, "c.recalled || reply.Caps != m.caps", "false", false},
 	{"a pause grants all the same", serveFile, "for !l.paused {", "for {", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.keeping.allow(reply.Keep, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.may && now < k.until && !k.closed", "k.may && !k.closed", true},
