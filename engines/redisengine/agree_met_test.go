@@ -11,7 +11,7 @@ import (
 	"sema/internal/protocol"
 )
 
-// The bounds of lua/words.lua.
+// The bounds of lua/layout.lua.
 const (
 	mostTurns = 32
 	mostEnds  = 128

@@ -135,11 +135,11 @@ func newBench(t *testing.T, m *met) *bench {
 	t.Cleanup(func() { _ = rdb.Close() })
 	b := &bench{rdb: rdb, met: m}
 	source, _ := step()
-	run, state := forTest.Replace(source.(string)), forTest.Replace(lua("words")+lua("state"))
+	run, state := forTest.Replace(source.(string)), forTest.Replace(lua("layout")+lua("state"))
 	if !strings.Contains(run, "'fast'") || strings.Contains(run, "PUBSUB") || strings.Contains(run, "PUBLISH'") || strings.Contains(run+state, "TIME'") {
 		t.Fatal("the script has changed: its clock or its messages no longer come from here")
 	}
-	for source, hash := range map[string]*string{run: &b.step, state: &b.state, lua("words") + countLua: &b.count, passLua: &b.pass} {
+	for source, hash := range map[string]*string{run: &b.step, state: &b.state, lua("layout") + countLua: &b.count, passLua: &b.pass} {
 		var err error
 		*hash, err = rdb.ScriptLoad(context.Background(), source).Result()
 		expect.OK(t, err)

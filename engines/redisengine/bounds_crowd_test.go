@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	mostTurns   = 32  // tickets that a step grants or drops: see lua/words.lua
+	mostTurns   = 32  // tickets that a step grants or drops: see lua/layout.lua
 	mostEnds    = 128 // leases that a step ends
 	largestCall = 512 // requests that a client sends in one call
 	eachClient  = 100 // tickets of each client in a crowd

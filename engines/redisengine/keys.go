@@ -7,7 +7,7 @@ import (
 
 // All names of keys. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
-// Options.Prefix may replace "sema:". lua/words.lua says what each key has.
+// Options.Prefix may replace "sema:". lua/layout.lua says what each key has.
 type keys struct {
 	prefix string // sema:{name}:
 

@@ -266,7 +266,7 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
-	words, err := os.ReadFile("lua/words.lua")
+	words, err := os.ReadFile("lua/layout.lua")
 	expect.OK(t, err)
 	s := session(t, patientAt(t, server.Addr()), "x")
 	holder, waiter := s.request(protocol.Ask, 1, time.Hour), s.request(protocol.Ask, 2, time.Hour)

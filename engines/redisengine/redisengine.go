@@ -3,7 +3,7 @@
 // is go-redis's, so TLS, users and passwords are options of its client.
 //
 // Every call is one run of a Lua script, and the script uses the server's
-// clock. keys.go has the names of the keys, lua/words.lua the data model. A release
+// clock. keys.go has the names of the keys, lua/layout.lua the data model. A release
 // gives the freed weight to the next waiter in the same step, and publishes a
 // message to the waiter's process. The message may be lost: the client then
 // learns of the grant when it asks again under the same permit id. So a lost

@@ -10,12 +10,12 @@ import (
 	"sema/internal/protocol"
 )
 
-// appendTotals appends t as TOTALS of lua/words.lua.
+// appendTotals appends t as TOTALS of lua/layout.lua.
 func appendTotals(b []byte, t *protocol.Totals) []byte {
 	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
 }
 
-// appendAuto appends a as AUTO of lua/words.lua.
+// appendAuto appends a as AUTO of lua/layout.lua.
 func appendAuto(b []byte, a *engine.Auto) []byte {
 	for _, n := range []int{a.Min, a.Max, a.Bad} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -23,7 +23,7 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 	return b
 }
 
-// mark is MARK of lua/words.lua.
+// mark is MARK of lua/layout.lua.
 const mark = "sem1"
 
 // The sizes of stored reports, in bytes.

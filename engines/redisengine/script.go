@@ -22,14 +22,14 @@ func lua(name string) string {
 	return string(text)
 }
 
-var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(lua("words") + lua("state")) })
+var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(lua("layout") + lua("state")) })
 
-const wordsPlace = "-- words\n"
+const layoutPlace = "-- layout\n"
 
 // step returns the script that carries out calls, and its hash. Both are
 // strings.
 var step = sync.OnceValues(func() (source, hash any) {
-	text := inlined(lua("words"), assemble(lua("first"), lua("plain"), lua("last")))
+	text := inlined(lua("layout"), assemble(lua("first"), lua("plain"), lua("last")))
 	return text, redis.NewScript(text).Hash()
 })
 
@@ -37,7 +37,7 @@ var step = sync.OnceValues(func() (source, hash any) {
 // Making functions costs, so R is made only for a call that plain.lua could not carry out.
 // The fields of rare.lua and keys.lua are made at the first use of one, and then those of pools.lua.
 func assemble(first, plain, last string) string {
-	return first + plain + wordsPlace +
+	return first + plain + layoutPlace +
 		"local function pools(R)\n" + lua("pools") + "end\n" +
 		"local function rare(R)\n" + lua("rare") + lua("keys") + "end\n" +
 		"local function rules()\nlocal R\nR = {\n" + lua("rules") + lua("store") + "}\n" +
@@ -46,12 +46,12 @@ func assemble(first, plain, last string) string {
 		"return later(rare, pools)\nend\n" + last
 }
 
-// inlined replaces each constant of words that is a number or a string by its value. A Lua local
+// inlined replaces each constant of the layout that is a number or a string by its value. A Lua local
 // would cost whenever the script runs, and again for each function that uses it. The other
-// definitions of words go to wordsPlace in script.
-func inlined(words, script string) string {
+// definitions of the layout go to layoutPlace in script.
+func inlined(layout, script string) string {
 	values, others := map[string]string{}, ""
-	for line := range strings.Lines(words) {
+	for line := range strings.Lines(layout) {
 		names, rest, _ := strings.Cut(strings.TrimPrefix(line, "local "), " = ")
 		if !strings.HasPrefix(line, "local ") {
 			continue
@@ -65,7 +65,7 @@ func inlined(words, script string) string {
 			values[name], rest = value, strings.TrimPrefix(rest[len(value):], ", ")
 		}
 	}
-	script = strings.Replace(script, wordsPlace, others, 1)
+	script = strings.Replace(script, layoutPlace, others, 1)
 	// No regular expression: this is part of a program's first call, and
 	// compiling one takes time.
 	var b strings.Builder

@@ -16,7 +16,7 @@ func TestTheScriptHasWhatItsWordsMean(t *testing.T) {
 	if len(left) != 1 || !slices.Contains(left, `local INTEGER = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'`) {
 		t.Errorf("the script has %q, want only what is neither a number nor a string", left)
 	}
-	got := inlined("local ONE, TWO = 1, 'it\\'s' -- why\nlocal MADE = f()\nlocal POWER = 2^50\n", "A.ONE(KEYS, TWO)\n"+wordsPlace+"ONES POWER MADE")
+	got := inlined("local ONE, TWO = 1, 'it\\'s' -- why\nlocal MADE = f()\nlocal POWER = 2^50\n", "A.ONE(KEYS, TWO)\n"+layoutPlace+"ONES POWER MADE")
 	if want := "A.1(KEYS, 'it\\'s')\nlocal MADE = f()\nONES 2^50 MADE"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -26,12 +26,12 @@ func TestTheScriptHasWhatItsWordsMean(t *testing.T) {
 // here.
 func TestALayoutOfStatesHasItsNumber(t *testing.T) {
 	digests := map[string]string{"sem1": "3e487cf7b338bdef"}
-	if !strings.Contains(lua("words"), "\nlocal MARK = '"+mark+"'\n") {
+	if !strings.Contains(lua("layout"), "\nlocal MARK = '"+mark+"'\n") {
 		t.Errorf("MARK is not %s, which is mark", mark)
 	}
 	const stored = `(?m)^local (STATE|PERMIT|TICKET|TAIL|PERMIT_SIZE, TICKET_SIZE|KEYED|KEY|KEY_SIZE|TURN|KEPT|FENCE|TOTALS|REPORT|AUTO) = (.*?) *(--.*)?$`
 	hash := sha256.New()
-	for _, found := range regexp.MustCompile(stored).FindAllStringSubmatch(lua("words"), -1) {
+	for _, found := range regexp.MustCompile(stored).FindAllStringSubmatch(lua("layout"), -1) {
 		fmt.Fprintln(hash, found[1], found[2])
 	}
 	if got, want := fmt.Sprintf("%.8x", hash.Sum(nil)), digests[mark]; got != want {

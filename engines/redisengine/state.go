@@ -264,7 +264,7 @@ func (r *reading) decodeKeys(keys any) {
 			there, _, _ := strings.Cut(value[keyedSize:], "\x00")
 			r.Pools = engine.Pools(there)
 		case strings.HasPrefix(name, "k") && len(value) >= keySize:
-			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
+			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Start: number(34), Seq: number(42), Blocked: value[33] == 2, Epoch: int(number(50))}
 			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)
 			k.Set, k.Name = protocol.CutClass(k.Name)
 			r.Keys = append(r.Keys, k)
@@ -325,7 +325,7 @@ func (r *reading) state() engine.State {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Set, b.Set))
 	})
 	for i := range s.Keys {
-		s.Keys[i].Full = s.Keys[i].Full && waits[s.Keys[i].Name]
+		s.Keys[i].Blocked = s.Keys[i].Blocked && waits[s.Keys[i].Name]
 	}
 	st := ledger.Load(s).State(r.now)
 	st.Auto = r.auto

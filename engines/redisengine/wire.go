@@ -15,7 +15,7 @@ import (
 	"sema/internal/protocol"
 )
 
-// This file encodes calls, and decodes replies and notifications; lua/words.lua
+// This file encodes calls, and decodes replies and notifications; lua/layout.lua
 // describes the same formats for the scripts.
 
 // Kinds and flags of a run of requests, and marks of a call.
@@ -93,7 +93,7 @@ func (w *words) termsOf(r *protocol.Request) terms {
 	return t
 }
 
-// bits returns flags as a number, the first one as its lowest bit. lua/words.lua has their order.
+// bits returns flags as a number, the first one as its lowest bit. lua/layout.lua has their order.
 func bits(flags ...bool) (b byte) {
 	for i, on := range flags {
 		if on {

@@ -35,7 +35,7 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 			m.lines.forgetPaces()
 		}
 		for _, c := range m.claims.all {
-			c.recalled = c.recalled || reply.Caps != m.caps
+			c.oldCaps = c.oldCaps || reply.Caps != m.caps
 		}
 		m.stored, m.caps, m.pools = reply.Limit, reply.Caps, reply.Pools
 		if reply.Limit != m.cfg.Limit || reply.Caps != m.cfg.Caps || reply.Pools != m.cfg.Pools {
@@ -230,43 +230,4 @@ func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	m.claims.becomes(c, held)
 	m.plan(now, c)
 	m.deliver(now, c)
-}
-
-// renewed takes in the answer to a renewal.
-func (m *Machine) renewed(now time.Duration, c *claim, answer protocol.Answer) {
-	sent := m.sender.flight.sent
-	switch {
-	case c.stage != unproven && c.stage != held:
-	case c.stage == held && now >= c.valid:
-		m.sender.lose(c, m.overdueReason(c)) // too late: somebody may have been told
-	case c.stage == held && answer.Status == protocol.Granted && answer.Token != c.token && !c.named():
-		m.sender.lose(c, NotRenewed) // the engine has made another grant under this id
-	case answer.Status == protocol.Granted:
-		c.sent = sent
-		if c.stage == held && answer.Token != c.token { // its caller got it anew at another server
-			c.holder.token, c.holder.slot = answer.Token, answer.Slot
-		}
-		if c.stage == unproven || answer.Token != c.token { // what it had is over, or not enough: it begins now
-			c.began, c.slot = sent, int32(answer.Slot)
-			c.token, c.last, c.received = answer.Token, answer.Token, now
-		}
-		m.validUntil(c, sent+answer.Lease-m.terms(c).Margin)
-		if c.stage == held {
-			m.plan(now, c)
-		} else {
-			m.receive(now, c, false)
-		}
-	case c.stage == held && answer.Status == protocol.Revoked:
-		m.sender.lose(c, Revoked)
-	case c.stage == held:
-		m.sender.lose(c, Gone)
-	case answer.Status == protocol.Revoked:
-		m.sender.refuse(c, Event{Reason: Revoked}, !c.resumed && !c.named())
-	case c.resumed:
-		m.sender.refuse(c, Event{Reason: Gone}, false)
-	default:
-		// The hand-off lapsed before its caller had it. The wait goes on, in
-		// its old place.
-		m.sender.askAnew(c)
-	}
 }

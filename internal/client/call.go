@@ -242,12 +242,3 @@ func (s *sender) askFor(now time.Duration, c *claim) protocol.Request {
 	c.moved = false
 	return r
 }
-
-// renewal is the next renewal of a claim.
-func (s *sender) renewal(now time.Duration, c *claim) protocol.Request {
-	lease := s.lease(c)
-	if s.cfg.MaxHold > 0 && c.issued() {
-		lease = max(time.Millisecond, min(s.terms(c).Lease, c.began+s.cfg.MaxHold+s.terms(c).Margin-now))
-	}
-	return protocol.Request{Kind: protocol.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
-}

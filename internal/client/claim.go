@@ -26,8 +26,8 @@ type claim struct {
 	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	wish   *Wish        // of a caller that named it; see names.go
 
-	began  time.Duration // when the request left that was granted, or the permit was handed over: MaxHold counts from here
-	sent   time.Duration // when the request left that the last good answer belongs to; wished: the first ask that may have been carried out
+	began  time.Duration // when the granted request left, or the permit was handed over: MaxHold counts from here
+	sent   time.Duration // when the request of the last good answer left; wished: the first ask that may have been carried out
 	valid  time.Duration // held: until when it may be trusted
 	due    time.Duration // when to ask again, or renew
 	ticket int64         // the life of the ticket in the last answer
@@ -42,9 +42,9 @@ type claim struct {
 	index int32 // in claims.all
 	stage stage
 
-	once     bool // its caller does not wait
+	noWait   bool // its caller does not wait
 	resumed  bool // another client made the permit
-	recalled bool // caps have changed since it was asked for: the engine sees its release, and whether its key is over its cap
+	oldCaps  bool // caps have changed since it was asked for: the engine sees its release, and whether its key is over its cap
 	labelled bool // an ask had a label: later asks say so if there is none
 	pending  bool // in claims.due, or in the call in flight
 	again    bool // ask, or renew, once more when the call in flight is back
@@ -63,7 +63,7 @@ const (
 	wished   stage = iota + 1 // no answer yet
 	queued                    // there is a ticket
 	unproven                  // there is a permit, to be renewed before a caller gets it
-	held                      // there is a permit, and its caller has it
+	held                      // there is a permit: its caller has it, or it is kept for the next one
 	ended
 )
 
@@ -98,7 +98,7 @@ func (cs *claims) becomes(c *claim, s stage) {
 func (c *claim) issued() bool { return c.stage == held && c.holder != nil }
 
 // lined reports whether it is, or will be, a ticket for the callers in line.
-func (c *claim) lined() bool { return !c.once && !c.named() && c.stage <= queued }
+func (c *claim) lined() bool { return !c.noWait && !c.named() && c.stage <= queued }
 
 // counts is what it counts for in its line: weight, and tickets that the engine has queued.
 func (c *claim) counts() (weight, tickets int) {
@@ -111,21 +111,21 @@ func (c *claim) counts() (weight, tickets int) {
 	return c.id.Weight, tickets
 }
 
-// passed is the last token given out, if the engine does not know it.
-func (c *claim) passed() int64 {
+// passedToken is the last token given out, if the engine does not know it.
+func (c *claim) passedToken() int64 {
 	if c.last > c.token {
 		return c.last
 	}
 	return 0
 }
 
-// released is the token for a release: the last one given out, or the one of a grant
+// releaseToken is the token for a release: the last one given out, or the one of a grant
 // to a caller that named it, and may have another grant under that name by then.
-func (c *claim) released() int64 {
+func (c *claim) releaseToken() int64 {
 	if c.named() {
 		return c.token
 	}
-	return c.passed()
+	return c.passedToken()
 }
 
 // touched reports whether the engine may have something of it that is to be given
@@ -184,7 +184,7 @@ func (cs *claims) claim(a *Acquisition) *claim {
 	cs.number++
 	c := &claim{
 		id:     engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
-		target: a.Target, label: a.Label, priority: a.Priority, stage: wished, once: !a.wait, due: never, slot: -1,
+		target: a.Target, label: a.Label, priority: a.Priority, stage: wished, noWait: !a.wait, due: never, slot: -1,
 	}
 	cs.pair(a, c)
 	cs.add(c)

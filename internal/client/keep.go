@@ -20,7 +20,7 @@ type keeping struct {
 	overruled bool          // a recall came while the call in flight was on its way
 	room      bool          // callers of other keys wait for weight of their own key
 	used      bool          // permits were passed on since the last call
-	row       time.Duration // until when a caller comes soon after a release
+	rowUntil  time.Duration // until when a caller comes soon after a release
 }
 
 // passing reports whether this client's permits may pass from caller to caller.
@@ -30,7 +30,7 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.may && now < k.until && !k.closed && !c.resumed && !c.recalled && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
+	return k.may && now < k.until && !k.closed && !c.resumed && !c.oldCaps && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit and caps still allow this slot, and this caller.
@@ -92,9 +92,9 @@ func (k *keeping) wantsToKeep() time.Duration {
 	return 0
 }
 
-// handOn passes a released permit to the oldest caller of its key that waits, or
-// keeps it for the next one. It does neither while callers of other keys wait here,
-// unless they wait for weight of their own key. It keeps only the permit of a caller that came within
+// handOn passes a released permit to the oldest caller of its target that waits, or
+// keeps it for the next one. While callers of other targets wait here it keeps nothing, and
+// passes on only if each of them is blocked by its key. It keeps only the permit of a caller that came within
 // Config.Keep of a release: so a program that acquires once, and ends without Close, keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {

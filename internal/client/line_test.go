@@ -115,7 +115,7 @@ func TestWhatAClaimCountsFor(t *testing.T) {
 		{"a ticket", claim{stage: queued}, 3, 1},
 		{"a permit to be renewed first", claim{stage: unproven}, 0, 0},
 		{"a permit", claim{stage: held}, 0, 0},
-		{"a wish that does not wait", claim{stage: wished, once: true}, 0, 0},
+		{"a wish that does not wait", claim{stage: wished, noWait: true}, 0, 0},
 		{"a ticket that its caller named", claim{stage: queued, wish: &Wish{}}, 0, 0},
 	} {
 		c.claim.id.Weight = 3

@@ -27,7 +27,8 @@
 //
 // The way of one value through them, in the order of time: a caller comes (machine.go), its wish
 // is sent (call.go), the answer comes (answer.go) or a notification (time.go), and a caller gets what was
-// granted (assign.go) or released by another (keep.go). Permits that their callers named have names.go.
+// granted (assign.go) or released by another (keep.go). What is held is renewed (renew.go). Permits that their callers named
+// have names.go.
 package client
 
 import (
@@ -124,7 +125,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
-	a.came, a.soon = m.came, now < m.keeping.row
+	a.came, a.soon = m.came, now < m.keeping.rowUntil
 	m.sender.expect(now)
 }
 
@@ -139,7 +140,7 @@ func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
 		m.lines.deny(a, Event{Reason: Closed})
 		return
 	}
-	c.stage, c.once, c.resumed, c.began, c.due, c.slot = unproven, true, true, now, never, -1
+	c.stage, c.noWait, c.resumed, c.began, c.due, c.slot = unproven, true, true, now, never, -1
 	m.claims.pair(a, c)
 	m.claims.add(c)
 	m.claims.push(c)
@@ -169,7 +170,7 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 // permit stays here, for another caller: then it has been released already.
 func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	c := a.claim
-	defer func() { m.keeping.row = now + m.cfg.Keep }()
+	defer func() { m.keeping.rowUntil = now + m.cfg.Keep }()
 	if c != nil && a.state == Held {
 		if now >= c.valid {
 			m.sender.lose(c, NotRenewed)
@@ -180,7 +181,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	}
 	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
 	if c != nil {
-		o.token = c.released()
+		o.token = c.releaseToken()
 	}
 	m.Forget(a)
 	m.sender.orders = append(m.sender.orders, o)
@@ -193,21 +194,6 @@ func (m *Machine) Forget(a *Acquisition) {
 		m.claims.end(a.claim)
 	}
 	a.state = Ended
-}
-
-// Renew renews a held permit now.
-func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
-	o.claim, o.came = a.claim, now
-	r := m.sender.renewal(now, a.claim)
-	o.other = &r
-	m.sender.orders = append(m.sender.orders, o)
-}
-
-// Overdue ends a held permit whose time is up, if that has not been done.
-func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
-	if c := a.claim; c != nil && c.issued() && now >= c.valid {
-		m.sender.lose(c, m.overdueReason(c))
-	}
 }
 
 // Close ends all acquisitions that have no permit yet, gives back what is kept,

@@ -74,7 +74,7 @@ func (n *Names) End(p *Named) {
 }
 
 // Leave ends the interest of a request; told says that the request told its caller of the
-// permit. The permit is given back if no request has told, and none waits. A caller may ask
+// permit. The permit is given back if no request waits, and none has told its caller. A caller may ask
 // again after its first connection broke, and the server may notice the break last.
 func (n *Names) Leave(now time.Duration, p *Named, told bool) {
 	p.Users--
@@ -126,7 +126,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 		m.lines.deny(a, Event{Reason: Closed})
 		return
 	}
-	c := &claim{id: w.ID, target: w.Target, stage: wished, wish: w, once: !w.Wait, due: never, slot: -1}
+	c := &claim{id: w.ID, target: w.Target, stage: wished, wish: w, noWait: !w.Wait, due: never, slot: -1}
 	m.claims.pair(a, c)
 	m.claims.add(c)
 	m.claims.fresh = append(m.claims.fresh, c)

@@ -58,7 +58,7 @@ func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 	m.sender.expect(now)
 	m.sender.orders = append(m.sender.orders, o)
 	if r.Kind == protocol.Release && m.Knows(r.ID) {
-		m.keeping.doubt() // the engine tells nobody: the release is this client's own
+		m.keeping.doubt() // the engine notifies other clients of a release, and this one not of its own
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *sender) giveBack(c *claim) {
 	if len(s.orders) >= maxOwed {
 		s.orders = slices.Delete(s.orders, 0, maxOwed/10)
 	}
-	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != s.cfg.Client && !c.resumed}
+	b := giveBack{id: c.id, token: c.releaseToken(), mine: c.id.Client != s.cfg.Client && !c.resumed}
 	s.orders = append(s.orders, &Order{giveBack: b, owed: true, told: true})
 }
 

@@ -73,7 +73,7 @@ func (m *Machine) Tick(now time.Duration) {
 		}
 		// Claims that are nearly due go along with those that are: fewer calls.
 		soon := now + m.terms(c).Lease/(together*asksPerLease)
-		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
+		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.noWait) {
 			m.claims.push(c)
 		}
 		if !c.pending {
@@ -87,18 +87,6 @@ func (m *Machine) Tick(now time.Duration) {
 	if now < m.sender.outage.paused {
 		m.schedule(m.sender.outage.paused)
 	}
-}
-
-// plan sets when a held permit is renewed next: in a third of the time it is
-// valid at the latest, so that two renewals may fail.
-func (h *shared) plan(now time.Duration, c *claim) {
-	h.schedule(c.valid)
-	c.due = never
-	if h.terms(c).Renew == 0 || h.lastsItsHold(c) {
-		return
-	}
-	c.due = now + min(h.terms(c).Renew, (c.valid-now)/3)
-	h.schedule(c.due)
 }
 
 // Notify takes in what a step of another client's did to this one's tickets.
@@ -138,11 +126,11 @@ func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	}
 	// The permit was handed over after the last answered ask was sent, and lives
 	// as long as the ticket that ask gave. An older ticket's grant has ended
-	// before this one's began. Of asks that had no answer any may have been the one.
+	// before this one's began. It may also be the ticket of a later ask, if that had no answer.
 	sent := c.sent
 	lease := m.ticketLife(c)
 	brief := m.brief(c, lease-(now-sent))
-	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
+	if m.cfg.Lasting && !g.Until.IsZero() { // then it lives for a whole lease
 		lease, brief = m.lease(c), false
 		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
 	}

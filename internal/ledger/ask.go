@@ -11,7 +11,7 @@ type asking struct {
 	r     *protocol.Request
 	now   int64
 	place int64 // when its caller came, by the engine's clock
-	late  bool  // its caller came before the ticket's
+	early bool  // its caller came before the ticket's
 }
 
 // ask grants, queues or refuses.
@@ -30,7 +30,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	}
 	a := &asking{entry: entry{id: r.ID, detached: r.Detached}, r: r, now: now, place: now - r.Waited.Microseconds()}
 	l.open(now, r)
-	a.owner, a.late = l.claim(now, who, r)
+	a.owner, a.early = l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
 			return protocol.Answer{Status: protocol.Revoked}
@@ -122,7 +122,7 @@ func (l *Ledger) collect(a *asking, h *holder) protocol.Answer {
 	return h.answer(a.now)
 }
 
-// admit grants an ask at once. It is not charged, and its class waits no longer than before.
+// admit grants an ask at once. Its class is not charged for it, and keeps its order.
 func (l *Ledger) admit(a *asking) protocol.Answer {
 	if t := l.tickets[a.r.ID]; t != nil {
 		l.pop(t)
@@ -134,9 +134,9 @@ func (l *Ledger) admit(a *asking) protocol.Answer {
 	return h.answer(a.now)
 }
 
-// giveTo has a named permit belong to the session that asks, unless its ask is late.
+// giveTo has a named permit belong to the session that asks, unless its ask is older than the ticket.
 func (l *Ledger) giveTo(a *asking, o *owner, permit bool) {
-	if a.r.Who != nil && !a.late {
+	if a.r.Who != nil && !a.early {
 		l.give(o, l.caller, permit)
 	}
 }

@@ -136,28 +136,6 @@ func (l *Ledger) blocksAll(k *key) bool {
 	return head != nil && l.isBlocker(k, head)
 }
 
-// wantsAwaited reports whether a class wants some of a pool for which a ticket ahead of it waits.
-func (l *Ledger) wantsAwaited(c *class) bool {
-	return len(l.round.reserved) > 0 && slices.ContainsFunc(c.pools(), func(name string) bool {
-		p := l.keys.pools[name]
-		return p != nil && p.awaited
-	})
-}
-
-// backfills reports whether a demand fits beside all that is reserved, and nobody of its class or path is ahead of it:
-// then serving it keeps nobody waiting any longer.
-func (l *Ledger) backfills(d *demand) bool {
-	if len(l.keys.pools) == 0 || !l.round.complete || !l.fits(d) {
-		return false
-	}
-	for k := range d.key.path() {
-		if c := k.class(d.set); c != nil && c.state == blocked || l.blocksAll(k) {
-			return false
-		}
-	}
-	return true
-}
-
 // noneAhead reports whether an ask goes before everybody that waits: no key beside its path is runnable, no other set is,
 // and its place is before its queue's head.
 func (l *Ledger) noneAhead(a *asking) bool {

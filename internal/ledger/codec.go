@@ -85,11 +85,11 @@ func (s *Snapshot) codeKeys(c *pack.Coder) {
 	pack.List(c, &s.Keys, func(k *RecordedKey) {
 		c.Name(&k.Name)
 		c.Name(&k.Set)
-		c.Bits(&k.Ruled, &k.Full, &k.Above, &k.Over)
+		c.Bits(&k.Ruled, &k.Blocked, &k.Above, &k.Over)
 		pack.Int(c, &k.Time)
 		pack.Int(c, &k.Cap)
 		pack.Int(c, &k.Share)
-		pack.Int(c, &k.Base)
+		pack.Int(c, &k.Start)
 		pack.Int(c, &k.Seq)
 		pack.Int(c, &k.Epoch)
 	})

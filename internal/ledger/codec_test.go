@@ -26,7 +26,7 @@ func fullSnapshot() Snapshot {
 		Reports: map[string]Reported{"pabc.1": {protocol.Totals{Good: 1 << 60, Bad: 2, Waited: 3}, 5}, "gone": {}},
 		Auto:    ReportedAuto{engine.Auto{Min: 2, Max: 200, Bad: 31}, 6},
 		Keyed:   true, Caps: engine.Caps{3, 0, 2}, Pools: "gpu=3", Time: 1 << 40, Seq: 9, Epoch: 4,
-		Keys: []RecordedKey{{"key", "", true, true, 8, true, 3, 4, 5, 6, true, 7}, {Name: "key", Set: "gpu", Base: 3, Seq: 9, Full: true, Epoch: 2}, {Name: "key\x01", Base: -2}, {Name: "key\x01below"}},
+		Keys: []RecordedKey{{"key", "", true, true, 8, true, 3, 4, 5, 6, true, 7}, {Name: "key", Set: "gpu", Start: 3, Seq: 9, Blocked: true, Epoch: 2}, {Name: "key\x01", Start: -2}, {Name: "key\x01below"}},
 	}
 }
 

@@ -34,8 +34,8 @@ func (l *Ledger) othersWait() bool {
 // recall takes back from other clients what mayKeep allowed them. It reports whether another client keeps while the
 // caller of the step waits.
 //
-// All are told if nothing may be granted now, if the step has changed the limit, or if its caller waits. If a key waits for
-// weight, only those are told who heard that no key does: they may have callers of it. Notifications get lost: each step
+// All are told if nothing may be granted now, if the step has changed the limit, or if its caller waits. If a key has become
+// runnable, the clients are told that heard of none: they may have callers of it. Notifications get lost: each step
 // tells a client again, until that client makes a step. One step tells maxTold clients, and the next step tells others.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0

@@ -12,7 +12,7 @@ import (
 )
 
 // This file says what a key is. Then read blocked.go (what keeps a ticket from being served), order.go
-// (who is next) and serve.go (what a step does about both).
+// (who is next), reserve.go (what is kept free for a blocked one) and serve.go (what a step does).
 //
 // The keys of a semaphore are a tree: "acme", and below it "acme", "alice". A permit counts at each key of
 // its path. The root is the semaphore itself, whose cap is the limit.

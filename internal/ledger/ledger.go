@@ -71,8 +71,8 @@ type Ledger struct {
 	keys    tree // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
-	// number of a call that still counts. Only calls with a number raise any, so no
-	// engine that stores a ledger has some; see protocol.Fence.
+	// number of a call that still counts. An engine whose sessions keep fences
+	// (protocol.Fence) sends calls without numbers, so its ledger has none.
 	fences map[string]fence
 
 	// keepers has, for each client that was told it may keep permits or pass
@@ -376,7 +376,7 @@ func (l *Ledger) holder(now int64, id engine.ID) *holder {
 	return h
 }
 
-// leaseEnd is when the first lease of a permit ends that is handed over now.
+// leaseEnd is when the first lease ends if the ticket is handed over now.
 func (t *ticket) leaseEnd(now int64) int64 {
 	if t.lease > 0 {
 		return now + t.lease

@@ -32,7 +32,7 @@ func (l *Ledger) give(o *owner, session string, permit bool) {
 // the asking session, unless its current session is reachable and this ask is a repeat, or
 // older than the ticket. Then the asking session is its rival: its caller may still
 // listen there.
-func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is owner, late bool) {
+func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is owner, early bool) {
 	e := l.entry(r.ID)
 	switch {
 	case e == nil && r.Who == nil:
@@ -43,14 +43,14 @@ func (l *Ledger) claim(now int64, who *engine.Client, r *protocol.Request) (is o
 		of := &e.owner
 		of.who = *r.Who
 		t := l.tickets[r.ID]
-		late = t != nil && now-r.Waited.Microseconds() < t.place
-		if !r.Again && !late || !l.reach(of.via) {
+		early = t != nil && now-r.Waited.Microseconds() < t.place
+		if !r.Again && !early || !l.reach(of.via) {
 			l.give(of, l.caller, l.holders[r.ID] != nil)
 		} else if of.via != l.caller {
 			of.rival = l.caller
 		}
 	}
-	return e.owner, late
+	return e.owner, early
 }
 
 // entry is the permit or the ticket of an id, nil if there is neither.

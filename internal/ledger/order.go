@@ -19,12 +19,12 @@ import (
 // Among the classes of a set at the keys below one, the key that holds the fewest whole shares is next;
 // among such keys it goes by the finish tags of self-clocked fair queueing (Golestani, "A Self-Clocked Fair Queueing
 // Scheme for Broadband Applications", 1994), and among equals the one that waits for longest is first. While a class
-// is runnable, each other one of its level beside it is served no more often than its weight and share allow, once if
-// they are equal.
+// is runnable, another class of its level is served before it no more often than weights and shares allow: once, if
+// both have the same.
 //
 // A list is right as long as nothing has changed for its classes. So whatever changes a head, what a key holds, or its
-// rule ends with reschedule. Only a cap of all keys has too many keys for that: sweep looks at the blocked ones
-// again, and next finds the others when they are heads.
+// rule ends with reschedule. A change of the caps that all keys have is the exception, because it concerns too
+// many: sweep looks at the blocked classes again, and the function next finds the others when they are heads.
 
 const (
 	// unit is what a permit of weight 1 costs a key with one share of 1.

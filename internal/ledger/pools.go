@@ -75,7 +75,7 @@ func (ks *tree) tooMany(set string) bool {
 }
 
 // dropSilent makes room for a set where too many wait: it drops the heads of sets whose clients have not asked
-// again in time. Nobody may have looked at them.
+// again in time. Perhaps no step has looked at them yet.
 func (l *Ledger) dropSilent(now int64, set string) {
 	if !l.keys.tooMany(set) {
 		return

@@ -18,14 +18,6 @@ const maxBudget = 32
 // into their lists again.
 const setsPerCost = 4
 
-// round is what a step has found since it last served a ticket: what the tickets that it passed keep free. When a
-// ticket is served or dropped, the next round begins with nothing reserved.
-type round struct {
-	complete bool   // every runnable class was looked at, or all the rest is kept free
-	reserved []*key // leaves of the tickets that keep something free
-	revisit  []*key // keys that were rescheduled while something was reserved
-}
-
 // verdict is what is done with the ticket that is next.
 type verdict uint8
 
@@ -145,39 +137,6 @@ func (l *Ledger) correct(k *key) {
 		l.round.revisit = append(l.round.revisit, k)
 	}
 	l.reschedule(k)
-}
-
-// reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
-func (l *Ledger) reserve(t *ticket) {
-	leaf := t.key.leaf()
-	for k := leaf; k != nil; k = k.up {
-		k.reserved += t.weight
-	}
-	l.round.reserved = append(l.round.reserved, leaf)
-	for name, n := range t.takes.All() {
-		p := l.keys.pools[name]
-		p.awaited = p.awaited || n > p.free()
-		p.reserved += n
-	}
-}
-
-// endRound gives up what is reserved.
-func (l *Ledger) endRound() {
-	was := l.round
-	l.round = round{}
-	for _, k := range was.reserved {
-		for ; k != nil; k = k.up {
-			k.reserved = 0
-		}
-	}
-	if len(was.reserved) > 0 {
-		for _, p := range l.keys.pools {
-			p.reserved, p.awaited = 0, false
-		}
-	}
-	for _, k := range was.revisit {
-		l.reschedule(k)
-	}
 }
 
 // grantAndWatch serves all that can be served, and finds somebody to watch. What watch drops may have blocked others.

@@ -41,15 +41,15 @@ type Snapshot struct {
 // the permits.
 type RecordedKey struct {
 	Name       string // its path; with a separator behind it, the leaf of its own callers
-	Set        string // "": the record of the key; else what it waits for of this set of pools: Base, Seq, Full and Epoch
+	Set        string // "": the record of the key; else what it waits for of this set of pools: Start, Seq, Blocked and Epoch
 	Above      bool   // others are below it
 	Over       bool   // it holds more than its cap
 	Time       int64  // among those, virtual
 	Ruled      bool
 	Cap, Share int
-	Base, Seq  int64 // if it waits
-	Full       bool
-	Epoch      int // if it is full
+	Start, Seq int64 // if it waits
+	Blocked    bool
+	Epoch      int // if it is blocked
 }
 
 // Recorded is a permit or a ticket.
@@ -109,7 +109,7 @@ func (l *Ledger) Save() Snapshot {
 		of := RecordedKey{Name: k.name, Above: k.own != nil, Over: k.over, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
 		for _, c := range k.classes {
 			if c.set == "" && c.waiting > 0 {
-				of.Base, of.Seq, of.Full, of.Epoch = c.start, c.seq, c.state == blocked, c.epoch
+				of.Start, of.Seq, of.Blocked, of.Epoch = c.start, c.seq, c.state == blocked, c.epoch
 			}
 		}
 		if k.ruled || k.own != nil || k.over || k.waits() {
@@ -117,7 +117,7 @@ func (l *Ledger) Save() Snapshot {
 		}
 		for _, c := range k.classes {
 			if c.set != "" && c.waiting > 0 {
-				s.Keys = append(s.Keys, RecordedKey{Name: k.name, Set: c.set, Base: c.start, Seq: c.seq, Full: c.state == blocked, Epoch: c.epoch})
+				s.Keys = append(s.Keys, RecordedKey{Name: k.name, Set: c.set, Start: c.start, Seq: c.seq, Blocked: c.state == blocked, Epoch: c.epoch})
 			}
 		}
 	}
@@ -202,8 +202,8 @@ func (l *Ledger) loadOrder(recorded map[*key][]RecordedKey) {
 			if c.waiting == 0 {
 				continue // its record is of an earlier wait
 			}
-			c.start, c.seq = r.Base, r.Seq
-			if head := c.head(); r.Full {
+			c.start, c.seq = r.Start, r.Seq
+			if head := c.head(); r.Blocked {
 				ks.listBlocked(c, r.Epoch)
 			} else if head != nil {
 				ks.listRunnable(c, head)

@@ -45,7 +45,7 @@ type Reply struct {
 	Pools   engine.Pools // as stored
 	Answers []Answer
 
-	// Room is set if each waiter waits for a cap that blocks its first caller: then free
+	// Room is set if nobody waits, or each waiter is blocked by the cap of a key: then free
 	// weight may pass from caller to caller of one key.
 	Room bool
 

@@ -14,8 +14,8 @@ type Call struct {
 
 	// Fence says that an earlier call failed with unknown outcome, so that a
 	// copy of it may still arrive. From this step on, calls of this session with a
-	// smaller number change nothing. If a request of this call Acts, neither does a copy
-	// of the call itself.
+	// smaller number change nothing. Nor does a copy of this call, if one of its requests
+	// Acts.
 	Fence bool
 
 	// Keep is how long the client may pass on or keep its permits without a further
@@ -110,9 +110,9 @@ type Request struct {
 	// same ticket or permit. Another weight is another ID, and so another permit.
 	//
 	// The engine notifies the session that asked last about the ticket and the
-	// permit. An Ask with Again takes the notifications over only from a session that
-	// cannot be notified, or if its caller came before the ticket's caller: then the
-	// Ask was late. Renew takes them over only with Mine; Release never does. Without
+	// permit. An Ask with Again, or one whose caller came before the ticket's, takes the
+	// notifications over only from a session that cannot be notified: it may be an old
+	// one that was late. Renew takes them over only with Mine; Release never does. Without
 	// Who the session in the permit's ID is notified.
 	Who *engine.Client
 

@@ -21,7 +21,7 @@ var planted = []struct {
 	{"late copies of calls count", ledgerFile, "if f := l.fences[client]; c.Number < f.number", "if f := l.fences[client]; false && c.Number < f.number", false},
 	{"a hand-off lasts a moment, and the client does not know", serveFile, "e.end = t.leaseEnd(now)", "e.end = now + 1", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
-	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-m.terms(c).Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
+	{"a renewal counts beyond its lease", renewFile, "m.validUntil(c, sent+answer.Lease-m.terms(c).Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
 	{"a cancelled wait is not given back", senderFile, "\tif touched {\n\t\ts.giveBack(c)", "\tif touched && false {\n\t\ts.giveBack(c)", false},
 	{"a retry asks under another name", claimFile, "\t\tcs.fresh = append(cs.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\tcs.end(c)\n\t\t\tc = cs.claim(a)\n\t\t}\n\t\tcs.fresh = append(cs.fresh, c)\n\t} else {", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
@@ -50,7 +50,7 @@ var planted = []struct {
 	{"a machine wakes in the past", keepFile, "\t\tif now < c.keepUntil {\n\t\t\tk.schedule(c.keepUntil)\n\t\t}\n\t\treturn now >= c.keepUntil", "\t\tk.schedule(c.keepUntil)\n\t\treturn false", false},
 	{"who looks again while its call travels does so all the time", timeFile, "m.sender.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)", "m.sender.recheck.at = now + time.Microsecond", false},
 	{"a release is repeated though it was answered", orderFile, "\tm.sender.answer(o, Event{Answer: answer})", "\tif o.owed && len(m.sender.orders) == 0 {\n\t\tm.sender.orders = append(m.sender.orders, o)\n\t}\n\tm.sender.answer(o, Event{Answer: answer})", false},
-	{"a permit whose time is up is held until the next tick", machineFile, "if c := a.claim; c != nil && c.issued() && now >= c.valid {", "if c := a.claim; c != nil && c.issued() && now > c.valid && m.wake > now {", false},
+	{"a permit whose time is up is held until the next tick", renewFile, "if c := a.claim; c != nil && c.issued() && now >= c.valid {", "if c := a.claim; c != nil && c.issued() && now > c.valid && m.wake > now {", false},
 	{"a hand-off to a ticket that lasts counts from its message", timeFile, "sent = min(now, g.Until.Sub(m.cfg.Base)-lease)", "sent = now", false},
 	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
@@ -96,14 +96,14 @@ var planted = []struct {
 	{"what comes back to a pool counts as one", poolsFile, "l.keys.pool(name).used += sign * n", "l.keys.pool(name).used += max(sign, sign*n)", false},
 	{"a pool is compared without the new amount", blockedFile, "p == nil || n > p.free() {", "p == nil || n > p.limit || 0 >= p.free() {", false},
 	{"less than nothing of a pool is lacked by all", blockedFile, "\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free() {", "\tfor _, p := range l.keys.pools {\n\t\tif p.used > p.limit {\n\t\t\treturn false\n\t\t}\n\t}\n\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free() {", false},
-	{"nothing of a pool is kept free", serveFile, "p.reserved += n", "_ = n", false},
-	{"no weight is kept free for who waits for a pool", serveFile, "k.reserved += t.weight", "_ = k", false},
-	{"who waits for a pool leaves it to those behind", serveFile, "p.awaited = p.awaited || n > p.free()", "_ = n", false},
-	{"a pool that was awaited stays so", serveFile, "p.reserved, p.awaited = 0, false", "p.reserved = 0", false},
-	{"what is kept free of a pool is not given up", serveFile, "p.reserved, p.awaited = 0, false", "p.awaited = false", false},
-	{"weight that is kept free is not given up", serveFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},
-	{"a key that a reservation blocked stays blocked", serveFile, "\t\tl.reschedule(k)\n", "\t\t_ = k\n", false},
-	{"an ask takes what is kept free", blockedFile, "|| !l.round.complete || !l.fits(d) {", "|| !l.round.complete {", false},
+	{"nothing of a pool is kept free", reserveFile, "p.reserved += n", "_ = n", false},
+	{"no weight is kept free for who waits for a pool", reserveFile, "k.reserved += t.weight", "_ = k", false},
+	{"who waits for a pool leaves it to those behind", reserveFile, "p.awaited = p.awaited || n > p.free()", "_ = n", false},
+	{"a pool that was awaited stays so", reserveFile, "p.reserved, p.awaited = 0, false", "p.reserved = 0", false},
+	{"what is kept free of a pool is not given up", reserveFile, "p.reserved, p.awaited = 0, false", "p.awaited = false", false},
+	{"weight that is kept free is not given up", reserveFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},
+	{"a key that a reservation blocked stays blocked", reserveFile, "\t\tl.reschedule(k)\n", "\t\t_ = k\n", false},
+	{"an ask takes what is kept free", reserveFile, "|| !l.round.complete || !l.fits(d) {", "|| !l.round.complete {", false},
 	{"a level counts what a key holds without the pool", ledgerOrder, "c.key.level(c.pools())", "c.key.level(nil)", false},
 	{"between sets of pools all counts that a key holds", ledgerOrder, "cmp.Compare(c.key.level(both), o.key.level(both))", "cmp.Compare(c.key.level(both[:0]), o.key.level(both[:0]))", false},
 	{"sets of pools share a seat", ledgerOrder, "\t\tif c.waiting > 0 {\n\t\t\tl.stamp(c)\n\t\t}\n", "\t\tfor _, c := range k.classes {\n\t\t\tif l.unlist(c); c.waiting > 0 {\n\t\t\t\tl.stamp(c)\n\t\t\t}\n\t\t}\n", false},
@@ -129,6 +129,8 @@ const (
 	blockedFile    = "internal/ledger/blocked.go"
 	ledgerOrder    = "internal/ledger/order.go"
 	serveFile      = "internal/ledger/serve.go"
+	renewFile      = "internal/client/renew.go"
+	reserveFile    = "internal/ledger/reserve.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"

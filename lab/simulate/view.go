@@ -54,7 +54,7 @@ func see(s ledger.Snapshot) *view {
 		}
 		if k.Seq > 0 {
 			n := t.class(k.Set)
-			n.base, n.seq, n.full, n.epoch = k.Base, k.Seq, k.Full, k.Epoch
+			n.base, n.seq, n.full, n.epoch = k.Start, k.Seq, k.Blocked, k.Epoch
 		}
 	}
 	for i := range s.Holders {

@@ -47,7 +47,7 @@ end
 if plain then
   local kind, run_flags, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
-  local score -- the end of the lease; see INTEGER in words.lua: its check would cost more than the conversion
+  local score -- the end of the lease; see INTEGER in layout.lua: its check would cost more than the conversion
   if kind ~= RELEASE then
     score = string.format('%d', ends)
     if #score ~= 16 then score = string.format('%.0f', ends) end

@@ -3,7 +3,7 @@
 -- common values, and state.go reads permits and tickets in parts. It writes
 -- nothing.
 --
--- KEYS  1 state  2 holders  3 waiters  4 keys  5 lines  6 reports, as in words.lua
+-- KEYS  1 state  2 holders  3 waiters  4 keys  5 lines  6 reports, as in layout.lua
 -- ARGV  1 how many permits and tickets it reads at the most: fewer than unpack can take
 -- returns  now, limit, flags, weight held, 1 if it read all of them;
 --       their ids, the holders first; what the state has of each;
