@@ -614,9 +614,7 @@ func TestAnOutageIsOfOneClass(t *testing.T) {
 		}}
 		o := Options{Outage: Local(1, 0), Wait: NoWait}
 		first, err := g.Enter(t.Context(), o, asking)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer Release(first)
 		for range 2 { // before the probe has asked, and after that
 			_, err = g.Enter(t.Context(), o, asking)

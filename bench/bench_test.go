@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -20,9 +21,7 @@ func TestAllScenes(t *testing.T) {
 		t.Skip("it starts servers")
 	}
 	figures, err := run{progress: func(string) {}}.all(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	text := &strings.Builder{}
 	page(text, figures, 0)
 	for _, s := range scenes {
@@ -40,14 +39,10 @@ func TestBeside(t *testing.T) {
 		t.Skip("it compiles")
 	}
 	other, err := besides(t.Context(), "..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer other.remove()
 	figures, err := run{scenes: []string{"alone"}, other: other, progress: func(string) {}}.all(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	text := &strings.Builder{}
 	compared(text, figures, "itself")
 	if rows := strings.Count(text.String(), "\n| alone"); rows != 3 || strings.Contains(text.String(), "failed") {

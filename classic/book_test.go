@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -15,9 +16,7 @@ func TestBookCh6CountingSemaphore(t *testing.T) {
 	t.Parallel()
 	clock := newHandClock()
 	sem, err := NewFair(redistest.Start(t).Client(), "testsem", 3, Options{Lease: time.Second, Clock: clock.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for range 3 {
 		must(t, sem)
 	}
@@ -39,19 +38,13 @@ func bookLocking(t *testing.T, lua bool) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	lock, err := NewLock(rdb, "testlock", Options{Lease: time.Minute, Wait: time.Minute, Lua: lua})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	impatient, err := NewLock(rdb, "testlock", Options{Lease: time.Minute, Wait: 10 * time.Millisecond, Lua: lua})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	id := must(t, lock)
 	mustNot(t, impatient)
 	// The book sleeps until the lease is over. A short lease does as well.
-	if err := rdb.PExpire(t.Context(), "lock:testlock", 20*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.PExpire(t.Context(), "lock:testlock", 20*time.Millisecond).Err())
 	second := must(t, lock) // waits for the end of the lease
 	release(t, lock, id, false)
 	release(t, lock, second, true)
@@ -63,9 +56,7 @@ func TestBookCh11Semaphore(t *testing.T) {
 	clock := newHandClock()
 	rdb := redistest.Start(t).Client()
 	sem, err := NewScripted(rdb, "test", 5, Options{Lease: time.Second, Clock: clock.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var last string
 	for range 5 {
 		last = must(t, sem)
@@ -74,9 +65,7 @@ func TestBookCh11Semaphore(t *testing.T) {
 	clock.forward(10 * time.Millisecond)
 	// The book passes timeout=0, which ends every lease. Our shortest is 1 ns.
 	purger, err := NewScripted(rdb, "test", 5, Options{Lease: time.Nanosecond, Clock: clock.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	id := must(t, purger)
 	refresh(t, sem, last, false)
 	release(t, sem, last, false)

@@ -43,9 +43,7 @@ func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	sem := newClockless(t, rdb, 1, Options{Lease: time.Minute})
 	id, _, err := sem.AcquireFor(t.Context(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	key := "sem:holder:" + id
 	left := func() time.Duration { return rdb.PTTL(t.Context(), key).Val() }
 	rdb.PExpire(t.Context(), key, 10*time.Second) // as if most of it had passed
@@ -137,9 +135,7 @@ func TestClocklessLeaseEndsByItself(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	sem := newClockless(t, rdb, 1, Options{})
 	id := must(t, sem)
-	if err := rdb.Del(t.Context(), "sem:holder:"+id).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.Del(t.Context(), "sem:holder:"+id).Err())
 	refresh(t, sem, id, false)
 	if ok, err := sem.Extend(t.Context(), id, time.Second); ok || err != nil {
 		t.Errorf("Extend = %v, %v", ok, err)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sema/internal/fixture/expect"
 )
 
 // skewFigures is the outcome of the over-admission runs.
@@ -74,9 +76,7 @@ func TestPageWithoutAPlaceForATable(t *testing.T) {
 func publish(t *testing.T, file string, figures any) {
 	t.Helper()
 	b, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	write(t, file, string(b)+"\n")
 	page, picture := drawn(t)
 	write(t, pageFile, page)
@@ -92,34 +92,26 @@ func drawn(t *testing.T) (page, picture string) {
 		"skew":       spread(skew),
 		"near":       near(skew),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return page, draw(skew)
 }
 
 func committed[T any](t *testing.T, file string) (figures T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, file)), &figures); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(read(t, file)), &figures))
 	return figures
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return string(b)
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // fill replaces what stands between the marks of each block.

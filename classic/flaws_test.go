@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -15,45 +16,35 @@ import (
 func newBasic(t *testing.T, rdb *redis.Client, limit int, o Options) *Basic {
 	t.Helper()
 	s, err := NewBasic(rdb, "sem", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
 func newFair(t *testing.T, rdb *redis.Client, limit int, o Options) *Fair {
 	t.Helper()
 	s, err := NewFair(rdb, "sem", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
 func newLocked(t *testing.T, rdb *redis.Client, limit int, o Options) *Locked {
 	t.Helper()
 	s, err := NewLocked(rdb, "sem", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
 func newClockless(t *testing.T, rdb *redis.Client, limit int, o Options) *Clockless {
 	t.Helper()
 	s, err := NewClockless(rdb, "sem", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
 func newLock(t *testing.T, rdb *redis.Client, o Options) *Lock {
 	t.Helper()
 	s, err := NewLock(rdb, "sem", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 

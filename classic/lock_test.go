@@ -120,9 +120,7 @@ func TestLockWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	dead := func() {
-		if err := rdb.Set(t.Context(), "lock:sem", "a dead client", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.Set(t.Context(), "lock:sem", "a dead client", 0).Err())
 	}
 	ttl := func() time.Duration { return rdb.TTL(t.Context(), "lock:sem").Val() }
 
@@ -141,9 +139,7 @@ func TestLockWithoutAnEnd(t *testing.T) {
 	if ttl() <= 0 || ttl() > 3*time.Minute {
 		t.Errorf("Locked: TTL %v, want 3m", ttl())
 	}
-	if err := rdb.PExpire(t.Context(), "lock:sem", 5*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.PExpire(t.Context(), "lock:sem", 5*time.Millisecond).Err())
 	expect.Until(t, "the end of the dead client's lock", func() bool {
 		_, ok, err := sem.Acquire(t.Context())
 		return ok && err == nil

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -82,9 +83,7 @@ func (v variant) new(t *testing.T, rdb redis.UniversalClient, limit int, o Optio
 		o.Wait = 1 // one try, or each refusal would take the book's 10 s
 	}
 	s, err := v.make(rdb, "sem", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 

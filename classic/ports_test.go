@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -65,9 +66,7 @@ func (p port) release(id string) bool {
 func (p port) refresh(id string) bool {
 	p.t.Helper()
 	added, err := p.rdb.ZAdd(p.t.Context(), "sem", redis.Z{Score: p.now(), Member: id}).Result()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	expect.OK(p.t, err)
 	if added == 1 {
 		p.release(id)
 	}
@@ -157,9 +156,7 @@ func TestScoreUnitOfAllTypes(t *testing.T) {
 			{time.Millisecond, 1500 * time.Microsecond, 1767323045678, 2 * time.Millisecond}, // rounded up
 			{time.Second, 1500 * time.Millisecond, 1767323045, 2 * time.Second},
 		} {
-			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, rdb.FlushDB(t.Context()).Err())
 			clock := newHandClock()
 			sem := v.new(t, rdb, 1, Options{Lease: c.lease, ScoreUnit: c.unit, Clock: clock.now})
 			id := must(t, sem)

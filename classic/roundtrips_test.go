@@ -73,19 +73,13 @@ func TestRoundTrips(t *testing.T) {
 func semaRoundTrips(t *testing.T) roundTrips {
 	c := newCounter(t, redistest.Start(t))
 	store, err := redisengine.New(c.rdb, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	sem, err := sema.New(store, "sem", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _, _ = sem.Close(), store.Close() }()
 	acquire := func() *sema.Permit {
 		p, err := sem.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return p
 	}
 	giveBack := func(p *sema.Permit) {

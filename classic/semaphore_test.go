@@ -51,9 +51,7 @@ func forThose(t *testing.T, promise func(variant) bool, test func(t *testing.T, 
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {
-			if err := srv.Client().FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, srv.Client().FlushDB(t.Context()).Err())
 			test(t, v, srv)
 		})
 	}
@@ -265,9 +263,7 @@ func TestWrongInput(t *testing.T) {
 	_, err = NewClockless(rdb, "a", 1, Options{Lease: time.Microsecond})
 	check(t, err, "lease 1µs: want ")
 	c, err := NewClockless(rdb, "a", 1, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, _, err = c.AcquireFor(t.Context(), 0)
 	check(t, err, "lease 0s: want ")
 	_, err = c.Extend(t.Context(), "x", -time.Second)
@@ -281,12 +277,8 @@ func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		rdb, failures := srv.Client(), 0
 		for _, key := range []string{"sem", "sem:owner", "sem:counter", "lock:sem"} {
-			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := rdb.HSet(t.Context(), key, "some", "hash").Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, rdb.FlushDB(t.Context()).Err())
+			expect.OK(t, rdb.HSet(t.Context(), key, "some", "hash").Err())
 			_, ok, err := v.new(t, rdb, 1, Options{Wait: 1}).Acquire(t.Context())
 			if err == nil && ok {
 				continue // a key that this type does not use
@@ -317,9 +309,7 @@ func TestCluster(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			name := "{" + strings.ReplaceAll(v.name, " ", "") + "}"
 			sem, err := v.make(rdb, name, 1, Options{Wait: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			id := must(t, sem)
 			mustNot(t, sem)
 			if v.refresh {
@@ -329,9 +319,7 @@ func TestCluster(t *testing.T) {
 		})
 	}
 	fair, err := NewFair(rdb, "plain", 1, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if _, _, err := fair.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "such as {name}") {
 		t.Errorf("without a hash tag: %v", err)
 	}
@@ -342,9 +330,7 @@ func TestCluster(t *testing.T) {
 func TestAccessRules(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/fleets.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var rule []any
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "ACL SETUSER classic ") {
@@ -368,9 +354,7 @@ func TestAccessRules(t *testing.T) {
 		release(t, sem, id, true)
 
 		other, err := v.make(rdb, "other", 1, Options{Wait: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/fleets.md") {
 			t.Errorf("a name without rights: %v, %v", ok, err)
 		}

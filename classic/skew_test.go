@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -28,9 +29,7 @@ func TestOverAdmission(t *testing.T) {
 	}
 
 	info, err := f.clients[0].InfoMap(t.Context(), "server").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out := skewFigures{
 		Redis: info["Server"]["redis_version"], Clients: spread.clients, Limit: spread.limit,
 		HoldMS: ms(spread.hold), LeaseMS: ms(spread.lease), RunMS: ms(spread.run),
@@ -97,16 +96,12 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	f := &fleet{}
 	for _, script := range []*redis.Script{lockAcquire, lockRelease, scriptedAcquire, clocklessAcquire} {
 		// Otherwise the first run would take more requests than the others.
-		if err := script.Load(t.Context(), srv.Client()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, script.Load(t.Context(), srv.Client()).Err())
 	}
 	for range n {
 		c, net := srv.Client(), &network{}
 		c.AddHook(net)
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Ping(t.Context()).Err())
 		f.clients, f.networks = append(f.clients, c), append(f.networks, net)
 	}
 	return f
@@ -142,9 +137,7 @@ func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) skewRun {
 			o.Lease = time.Hour // counted by Redis, in real time; nobody here outlives a lease
 		}
 		sem, err := v.make(f.clients[i], name, sc.limit, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		turnBy(sem, w)
 		f.networks[i].leg = func() { w.sleep(between(time.Millisecond, 4*time.Millisecond)) }
 		actors[i] = func() {

@@ -8,6 +8,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 )
 
 // What a permit of a name costs beside a plain one and one of a key, in memory: the engine's
@@ -15,13 +16,9 @@ import (
 func BenchmarkGroup(b *testing.B) {
 	e := memengine.New()
 	s, err := sema.New(e, "plain", 1, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	g, err := each.New(e, "names", 1, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	for _, kind := range []struct {
 		name    string
 		acquire func() (*sema.Permit, error)
@@ -35,9 +32,7 @@ func BenchmarkGroup(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := kind.acquire()
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				_ = p.Release()
 			}
 		})
@@ -52,16 +47,12 @@ func BenchmarkIdleNames(b *testing.B) {
 	for b.Loop() {
 		var before, after runtime.MemStats
 		g, err := each.New(memengine.New(), "idle", 1, &each.Options{Open: names})
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range names {
 			p, err := g.Acquire(b.Context(), fmt.Sprint(i))
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 			_ = p.Release()
 		}
 		runtime.GC()

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 )
 
 func TestProcess(t *testing.T) {
 	figure := func(text, series string) float64 {
 		v, err := strconv.ParseFloat(value(t, text, series), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return v
 	}
 	before := text(t, metrics.Process())
@@ -30,9 +29,7 @@ func TestProcess(t *testing.T) {
 	cycles := figure(before, "go_gc_cycles_total")
 	runtime.GC()
 	file, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _ = file.Close() }()
 	after := text(t, metrics.Process())
 	if figure(after, "go_gc_cycles_total") <= cycles || figure(after, "go_info{version=\""+runtime.Version()+"\"}") != 1 {

@@ -16,6 +16,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 )
 
@@ -34,9 +35,7 @@ func value(t *testing.T, text, series string) string {
 func text(t *testing.T, sources ...metrics.Source) string {
 	t.Helper()
 	var b strings.Builder
-	if err := metrics.WriteText(t.Context(), &b, sources...); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, metrics.WriteText(t.Context(), &b, sources...))
 	return b.String()
 }
 
@@ -52,9 +51,7 @@ func wants(t *testing.T, text string, want map[string]string) {
 func recorder(t *testing.T, o *metrics.Options) *metrics.Recorder {
 	t.Helper()
 	r, err := metrics.NewRecorder(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return r
 }
 
@@ -62,9 +59,7 @@ func recorder(t *testing.T, o *metrics.Options) *metrics.Recorder {
 func semaphore(t *testing.T, e sema.Engine, name string, limit int, o sema.Options) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
@@ -72,9 +67,7 @@ func semaphore(t *testing.T, e sema.Engine, name string, limit int, o sema.Optio
 func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 	t.Helper()
 	o, err := sema.Operate(e, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -82,9 +75,7 @@ func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 func take(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return p
 }
 
@@ -125,9 +116,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		}
 		time.AfterFunc(3*time.Second, func() { _ = p.Release() })
 		p = take(t, s) // after a wait of 3 s
-		if err := operator(t, e, "llm").Revoke(t.Context(), p.ID()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, operator(t, e, "llm").Revoke(t.Context(), p.ID()))
 		<-p.Context(t.Context()).Done()
 		_ = p.Release()
 		p = take(t, s)
@@ -301,9 +290,7 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 
 func BenchmarkObserver(b *testing.B) {
 	r, err := metrics.NewRecorder(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	o := r.Observer()
 	name := "llm"
 	b.ReportAllocs()
@@ -318,24 +305,18 @@ func BenchmarkObserver(b *testing.B) {
 // BenchmarkAcquire is an acquisition in memory, with a Recorder and without.
 func BenchmarkAcquire(b *testing.B) {
 	r, err := metrics.NewRecorder(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	for name, o := range map[string]sema.Observer{"bare": {}, "recorded": r.Observer()} {
 		b.Run(name, func(b *testing.B) {
 			e := memengine.New()
 			defer func() { _ = e.Close() }()
 			s, err := sema.New(e, "llm", 1, &sema.Options{Observer: o})
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 			defer func() { _ = s.Close() }()
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := s.Acquire(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				_ = p.Release()
 			}
 		})
@@ -346,9 +327,7 @@ func BenchmarkAcquire(b *testing.B) {
 func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{1, 200, 10_000} {
 		r, err := metrics.NewRecorder(&metrics.Options{Names: n})
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		o := r.Observer()
 		for i := range n {
 			o.Acquired(sema.Event{Semaphore: fmt.Sprint("tenant-", i)})

@@ -46,14 +46,10 @@ func watched(t *testing.T, o *metrics.WatchOptions, test func(t *testing.T, e *f
 		e := &fragile{Engine: memengine.New()}
 		defer func() { _ = e.Close() }()
 		w, err := watch.New(e, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer w.Close()
 		x, err := metrics.NewWatch(w, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer x.Close()
 		synctest.Wait()
 		test(t, e, x)
@@ -65,9 +61,7 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 		s := semaphore(t, e, "llm", 3, sema.Options{})
 		defer func() { _ = s.Close() }()
 		p, err := s.Acquire(t.Context(), sema.Weight(2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for range 2 {
 			go func() {
 				if p, err := s.Acquire(t.Context(), sema.Weight(2)); err == nil {
@@ -88,9 +82,7 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 		if _, err := fmt.Sscan(value(t, got, `sema_queue_oldest_seconds{sema_name="llm"}`), &oldest); err != nil || oldest < 50 || oldest > 60 {
 			t.Errorf("the oldest has waited %v s, want nearly 60", oldest)
 		}
-		if err := p.Release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Release())
 		time.Sleep(time.Minute)
 		wants(t, text(t, x), map[string]string{
 			`sema_leases_active{sema_name="llm"}`:        "0",
@@ -205,9 +197,7 @@ func TestWatchHasPools(t *testing.T) {
 			many[fmt.Sprintf("pool%02d", i)] = 1
 		}
 		sixteen, err := engine.NewPools(many, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for name, pools := range map[string]engine.Pools{"job1": "db=3,gpu=2", "job2": "gpu=5,tpu=1", "many1": sixteen, "many2": "a=1,pool00=2,zoo=1", "plain": "gpu=1"} {
 			s := semaphore(t, e, name, 9, sema.Options{Pools: pools})
 			defer func() { _ = s.Close() }()
@@ -216,9 +206,7 @@ func TestWatchHasPools(t *testing.T) {
 				takes = []sema.AcquireOption{sema.Take("gpu", 2)}
 			}
 			p, err := s.Acquire(t.Context(), takes...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			defer func() { _ = p.Release() }()
 			if name != "job1" {
 				continue
@@ -339,9 +327,7 @@ func TestWatchShowsTheBusiest(t *testing.T) {
 				t.Errorf("%s is shown; want %s", got, name)
 			}
 		}
-		if err := operator(t, e, "idle").Set(t.Context(), sema.Rule{Limit: 5}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, operator(t, e, "idle").Set(t.Context(), sema.Rule{Limit: 5}))
 		want("idle")
 		busy := semaphore(t, e, "busy", 5, sema.Options{})
 		held := take(t, busy)
@@ -366,9 +352,7 @@ func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
 			time.Sleep(time.Minute)
 			wants(t, text(t, x), map[string]string{fmt.Sprintf(`sema_limit{sema_name=%q}`, name): "5"})
 			_ = s.Close()
-			if err := operator(t, e, name).Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, operator(t, e, name).Remove(t.Context()))
 			time.Sleep(time.Minute)
 			if got := text(t, x); strings.Contains(got, name) {
 				t.Errorf("%s is gone, but not from\n%s", name, got)
@@ -401,9 +385,7 @@ func TestWatchOptionsOutOfRangeAreRefused(t *testing.T) {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	w, err := watch.New(e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer w.Close()
 	for n, ok := range map[int]bool{0: true, 1: true, 100_000: true, 100_000 + 1: false, -1: false} {
 		x, err := metrics.NewWatch(w, &metrics.WatchOptions{Names: n})

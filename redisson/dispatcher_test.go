@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -15,9 +16,7 @@ func waiting(t *testing.T, d *dispatcher, channel string, needs ...int) []*waite
 	var all []*waiter
 	for _, n := range needs {
 		w, err := d.add(channel, false, n, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		select { // for the first when the subscription stands, for the others at once
 		case <-w.wake:
 		case <-time.After(10 * time.Second):
@@ -47,9 +46,7 @@ func woken(all []*waiter) string {
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
 	c, err := New(redistest.Start(t).Client(), &Options{Poll: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _ = c.Close() }()
 	d := c.dispatcher
 	for i, step := range []struct {

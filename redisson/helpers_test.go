@@ -40,9 +40,7 @@ func newClient(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *red
 		o.Timeout = expect.Patience
 	}
 	c, err := redisson.New(rdb, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, redisson.ErrUnsettled) {
 			t.Error(err)
@@ -54,18 +52,14 @@ func newClient(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *red
 func counter(t testing.TB, c *redisson.Client, name string) *redisson.Semaphore {
 	t.Helper()
 	s, err := c.Semaphore(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
 func expirable(t testing.TB, c *redisson.Client, name string) *redisson.ExpirableSemaphore {
 	t.Helper()
 	s, err := c.ExpirableSemaphore(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 

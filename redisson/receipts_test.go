@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -41,9 +42,7 @@ func TestReceipts(t *testing.T) {
 				t.Fatalf("%s: %s: %d permits left, %v; want %d", k.name, what, n, err, want)
 			}
 		}
-		if err := rdb.Set(ctx, k.keys[0], 5, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.Set(ctx, k.keys[0], 5, 0).Err())
 
 		first := send(k.acquire, 1, "first")
 		if again := send(k.acquire, 1, "again"); !slices.Equal(first, again) {
@@ -70,13 +69,9 @@ func TestReceipts(t *testing.T) {
 		left("all undone", 5)
 
 		// A refusal must be remembered as well if a first copy may still come.
-		if err := rdb.Set(ctx, k.keys[0], 1, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.Set(ctx, k.keys[0], 1, 0).Err())
 		send(k.acquire, 5, "again")
-		if err := rdb.Set(ctx, k.keys[0], 5, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.Set(ctx, k.keys[0], 5, 0).Err())
 		send(k.acquire, 5, "first")
 		left("a first copy that came after its caller was refused", 5)
 	}

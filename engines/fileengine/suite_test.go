@@ -6,6 +6,7 @@ import (
 	"sema"
 	"sema/engines/fileengine"
 	"sema/enginetest"
+	"sema/internal/fixture/expect"
 )
 
 func open(tb testing.TB) enginetest.Store {
@@ -14,9 +15,7 @@ func open(tb testing.TB) enginetest.Store {
 		URL: "file://" + dir,
 		Client: func(tb testing.TB) sema.Engine {
 			e, err := fileengine.New(dir, nil)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			expect.OK(tb, err)
 			tb.Cleanup(func() { _ = e.Close() })
 			return e
 		},

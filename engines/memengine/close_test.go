@@ -6,6 +6,7 @@ import (
 
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -20,9 +21,7 @@ func TestCloseNotifiesWithoutItsLock(t *testing.T) {
 		}
 		_ = e.Close()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if err := e.Close(); err != nil || told != 1 {
 		t.Errorf("%v; told %d times", err, told)
 	}

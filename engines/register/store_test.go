@@ -10,6 +10,7 @@ import (
 	"sema"
 	"sema/engines/register"
 	"sema/enginetest"
+	"sema/internal/fixture/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -102,9 +103,7 @@ func open(store func() register.Store, is enginetest.Store) func(tb testing.TB) 
 		one, is := store(), is
 		is.Client = func(tb testing.TB) sema.Engine {
 			e, err := register.New(one, nil)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			expect.OK(tb, err)
 			tb.Cleanup(func() { _ = e.Close() })
 			return e
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -176,28 +177,20 @@ func TestRealErrors(t *testing.T) {
 			t.Errorf("%s: %v: %+v, from the server: %v", what, err, got, FromServer(err))
 		}
 	}
-	if err := rdb.HSet(ctx, "hash", "f", "v").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.HSet(ctx, "hash", "f", "v").Err())
 	check("another type", rdb.Incr(ctx, "hash").Err(), false, true, true)
 	check("unknown script", rdb.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), true, true, true)
 	check("wrong type in a script", rdb.Eval(ctx, "return redis.call('INCR', KEYS[1])", []string{"hash"}).Err(), false, true, true)
-	if err := rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	check("memory full", rdb.Set(ctx, "x", 1, 0).Err(), false, true, true)
 	check("memory full in a script", rdb.Eval(ctx, "return redis.call('SET', KEYS[1], 1)", []string{"x"}).Err(), false, true, true)
 	_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { p.Set(ctx, "x", 1, 0); return nil })
 	check("memory full in a transaction", err, false, true, true)
-	if err := rdb.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
 
 	impatient := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
 	defer func() { _ = impatient.Close() }()
-	if err := impatient.Ping(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, impatient.Ping(ctx).Err())
 	check("no answer in time", impatient.Do(ctx, "debug", "sleep", "0.3").Err(), true, false, false)
 	wrong := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Username: "u", Password: "p"})
 	defer func() { _ = wrong.Close() }()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sema/access"
+	"sema/internal/fixture/expect"
 )
 
 func TestRights(t *testing.T) {
@@ -165,9 +166,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 
 func TestProxies(t *testing.T) {
 	trusted, err := ParseProxies("10.0.0.0/8, ::1,192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, c := range []struct {
 		from, forwarded, proto, want string
 		secure                       bool

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sema/classic"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -62,9 +63,7 @@ func pair(t *testing.T, k kind, limit int, lease time.Duration) map[string]clien
 func newOurs(t *testing.T, srv *redistest.Server, k kind, limit int, lease time.Duration) ours {
 	t.Helper()
 	sem, err := k.open(srv.Client(), limit, lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return ours{t.Context(), sem}
 }
 
@@ -247,25 +246,19 @@ func TestDeadPythonWithTheLock(t *testing.T) {
 	if err := victim.call(&id, "lock_acquire", "sem", 1); err != nil || id == nil {
 		t.Fatal(id, err)
 	}
-	if err := victim.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, victim.cmd.Process.Kill())
 	locked := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.acquire == "locked_acquire" })]
 	book := theirs{startPython(t, srv), locked, 1, time.Second}
 	for range 20 {
 		mustNot(t, book)
 	}
 	sem, err := classic.NewLocked(srv.Client(), "sem", 1, classic.Options{LockLease: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {
 		id, ok, err := sem.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if ok {
 			if _, err := sem.Release(ctx, id); err != nil {
 				t.Error(err)
@@ -294,9 +287,7 @@ func TestSameData(t *testing.T) {
 			clients := []client{newOurs(t, srv, k, 1, 10*time.Second), theirs{startPython(t, srv), k, 1, 10 * time.Second}}
 			var seen [2]string
 			for i, c := range clients {
-				if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, rdb.FlushDB(t.Context()).Err())
 				before := float64(time.Now().UnixMilli()) / 1e3 // whole milliseconds are rounded down
 				id := must(t, c)
 				after := float64(time.Now().UnixNano()) / 1e9

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"testing"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -50,22 +51,14 @@ func startPython(t *testing.T, srv *redistest.Server) *python {
 	cmd := exec.Command(pythonBinary(), "book.py", strconv.Itoa(srv.Port()))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, cmd.Start())
 	p := &python{cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
 	var version string
-	if err := p.read(&version); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.read(&version))
 	p.version = version
 	return p
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/template"
 
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 )
 
@@ -264,16 +265,12 @@ type panel struct {
 
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("../../monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var d struct {
 		Title, UID string
 		Panels     []panel
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(text, &d))
 	if d.Title == "" || d.UID == "" || len(d.Panels) == 0 {
 		t.Fatalf("an empty dashboard: %+v", d)
 	}

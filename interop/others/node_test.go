@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -41,16 +42,10 @@ func startNode(t *testing.T) (*node, *redis.Client) {
 	cmd := exec.Command("node", "driver.js", server.URL())
 	cmd.Dir, cmd.Stderr = "node", os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, out)
@@ -150,9 +145,7 @@ func TestNodeHeavyRequestStarves(t *testing.T) {
 func TestNodeSharesPermitsWithClassic(t *testing.T) {
 	n, rdb := startNode(t)
 	ours, err := classic.NewScripted(rdb, "semaphore:s", 2, classic.Options{Lease: time.Minute, ScoreUnit: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	theirs := order{Do: "acquire", ID: "a", Key: "s", Limit: 2, Timeout: 60_000}
 	if !n.asks(theirs) {
 		t.Fatal("theirs: no permit")

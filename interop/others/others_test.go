@@ -23,6 +23,7 @@ import (
 	"sema"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
 )
@@ -33,13 +34,9 @@ const lease = 300 * time.Millisecond
 func semaphore(t testing.TB, rdb *redis.Client, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
 	e, err := redisengine.New(rdb, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	s, err := sema.New(e, name, limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _, _ = s.Close(), e.Close() })
 	return s
 }
@@ -49,13 +46,9 @@ func semaphore(t testing.TB, rdb *redis.Client, name string, limit int, o *sema.
 func TestRedsyncOutlivesItsExpiry(t *testing.T) {
 	sync := redsync.New(goredis.NewPool(redistest.Start(t).Client()))
 	first := sync.NewMutex("m", redsync.WithExpiry(lease))
-	if err := first.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, first.LockContext(t.Context()))
 	second := sync.NewMutex("m", redsync.WithExpiry(time.Minute), redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(1<<30))
-	if err := second.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, second.LockContext(t.Context()))
 	// Both believe that they hold it; the first has not been told anything.
 	if ok, err := first.UnlockContext(t.Context()); ok || err == nil {
 		t.Errorf("the first unlocks after it lost the mutex: %v, %v", ok, err)
@@ -65,9 +58,7 @@ func TestRedsyncOutlivesItsExpiry(t *testing.T) {
 // By default redsync gives up after 32 tries, whatever the context allows.
 func TestRedsyncGivesUp(t *testing.T) {
 	sync := redsync.New(goredis.NewPool(redistest.Start(t).Client()))
-	if err := sync.NewMutex("m", redsync.WithExpiry(time.Hour)).LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sync.NewMutex("m", redsync.WithExpiry(time.Hour)).LockContext(t.Context()))
 	err := sync.NewMutex("m", redsync.WithRetryDelay(time.Microsecond)).LockContext(t.Context())
 	var taken *redsync.ErrTaken
 	if !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken) {
@@ -89,9 +80,7 @@ func TestRedislockOutlivesItsTTL(t *testing.T) {
 		t.Errorf("without a strategy: %v", err)
 	}
 	first, err := locker.Obtain(t.Context(), "l", lease, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if _, err := locker.Obtain(t.Context(), "l", time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +96,7 @@ func TestSemaRenewsAndTells(t *testing.T) {
 		server := redistest.Start(t)
 		s := semaphore(t, server.Client(), "s", 1, &sema.Options{Lease: lease})
 		p, err := s.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		first := p.Deadline()
 		for p.Deadline().Before(first.Add(2 * lease)) { // three leases from now
 			if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
@@ -131,9 +118,7 @@ func TestXSyncDiffers(t *testing.T) {
 	theirs := xsemaphore.NewWeighted(3)
 	e := memengine.New()
 	ours, err := sema.New(e, "s", 3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _, _ = ours.Close(), e.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	// A weight of 0, and one below.
@@ -164,9 +149,7 @@ func TestXSyncDiffers(t *testing.T) {
 	}
 	// Weight is given back in parts, by anybody.
 	ctx = t.Context()
-	if err := theirs.Acquire(ctx, 3); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, theirs.Acquire(ctx, 3))
 	theirs.Release(1)
 	if !theirs.TryAcquire(1) {
 		t.Error("theirs: a part that was released is not free")
@@ -190,18 +173,12 @@ func TestXSyncHasTheSameContract(t *testing.T) {
 	theirs := xsemaphore.NewWeighted(3)
 	e := memengine.New()
 	ours, err := sema.New(e, "s", 3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _, _ = ours.Close(), e.Close() }()
 	ctx := t.Context()
-	if err := theirs.Acquire(ctx, 2); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, theirs.Acquire(ctx, 2))
 	p, err := ours.Acquire(ctx, sema.Weight(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	// A heavy request waits, and a light one does not overtake it.
 	soon, cancel := context.WithCancel(ctx)
 	their, our := make(chan error, 1), make(chan error, 1)
@@ -242,12 +219,8 @@ func TestFlockIsOutlivedByItsCommand(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	holder := exec.Command("flock", lock, "sh", "-c", "echo $$; exec sleep 1000")
 	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, holder.Start())
 	pid := readPID(t, out)
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	_ = holder.Process.Kill()
@@ -332,9 +305,7 @@ func TestChangeOver(t *testing.T) {
 			worksAlone(t, "both and new", both, both, anew, anew)
 			// And it is needed: old and new know nothing of each other.
 			unlock, err := old(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			beside, err := anew(t.Context())
 			if err != nil {
 				t.Fatalf("the new one waits for the old: %v", err)
@@ -381,12 +352,8 @@ func worksAlone(t *testing.T, what string, programs ...lock) {
 func readPID(t *testing.T, out io.Reader) int {
 	t.Helper()
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return pid
 }

@@ -13,15 +13,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // world is one Redis with a Redisson and a client of ours on it.

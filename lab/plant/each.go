@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"sema/internal/fixture/expect"
 )
 
 // Each builds a program with all bugs at once, and runs it with one of them at a time: see is
@@ -17,17 +19,13 @@ func Each(t *testing.T, bugs map[string]Bug, build func(root, dir string, bugs [
 		t.Skip("it builds a program")
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	names, all := slices.Sorted(maps.Keys(bugs)), []Bug(nil)
 	for _, name := range names {
 		all = append(all, bugs[name])
 	}
 	program, err := build(root, t.TempDir(), all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

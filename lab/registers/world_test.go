@@ -11,6 +11,7 @@ import (
 
 	"sema"
 	"sema/engines/register"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 )
 
@@ -123,9 +124,7 @@ func (w *world) run(t *testing.T) {
 		if err == nil {
 			p.sem, err = sema.New(e, "x", w.limit, &sema.Options{Lease: w.lease, Margin: w.margin, Keep: w.keep, Observer: sema.Observer{Queued: p.queued}})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		engines, processes = append(engines, e), append(processes, p)
 	}
 	w.disturb(ctx, processes)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/fixture/expect"
 	"sema/internal/ledger"
 	"sema/internal/protocol"
 )
@@ -90,9 +91,7 @@ func (w *sharing) amounts(least int) engine.Pools {
 		amounts[w.pick(w.pools)] = least + w.rng.IntN(4-least)
 	}
 	pools, err := engine.NewPools(amounts, least)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, err)
 	return pools
 }
 
@@ -190,9 +189,7 @@ func (w *sharing) step(r protocol.Request) {
 	}
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	w.agrees(&r, reply.Answers[0].Status, grants)
-	if err := w.judge.step(w.now, before, w.l.view, requests, grants, ask); err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, w.judge.step(w.now, before, w.l.view, requests, grants, ask))
 	if room := w.l.Room(); reply.Room != room {
 		w.t.Fatalf("room beside those that wait: told %v, and it is %v", reply.Room, room)
 	}
@@ -230,9 +227,7 @@ func (w *sharing) agrees(r *protocol.Request, is protocol.Status, grants []proto
 // sums looks at what keys hold, beside their caps.
 func (w *sharing) sums() {
 	w.t.Helper()
-	if err := cmp.Or(w.l.sound(), w.l.Audit()); err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, cmp.Or(w.l.sound(), w.l.Audit()))
 	for _, h := range w.l.Holders {
 		if h.Target != w.of[h.ID] {
 			w.t.Fatalf("%v was asked for by %v, and is of %v", h.ID, w.of[h.ID], h.Target)

@@ -124,9 +124,7 @@ func (j *job) commandDead() time.Time {
 func (j *job) commandIsDead() bool {
 	j.t.Helper()
 	raw, err := j.life.SyscallConn()
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	expect.OK(j.t, err)
 	n := -1
 	if err := raw.Read(func(fd uintptr) bool {
 		n, _ = syscall.Read(int(fd), make([]byte, 1)) // no writer: 0; else EAGAIN
@@ -186,9 +184,7 @@ func (w *words) String() string {
 
 func (j *job) signal(s syscall.Signal) {
 	j.t.Helper()
-	if err := j.cmd.Process.Signal(s); err != nil {
-		j.t.Fatal(err)
-	}
+	expect.OK(j.t, j.cmd.Process.Signal(s))
 }
 
 // looker looks at one semaphore.
@@ -224,9 +220,7 @@ func look(t testing.TB, url, name string) *looker {
 func (l *looker) state() sema.State {
 	l.t.Helper()
 	st, err := l.s.State(context.Background())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	expect.OK(l.t, err)
 	return st
 }
 

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"sema/internal/fixture/expect"
 )
 
 func TestURLs(t *testing.T) {
@@ -114,13 +116,9 @@ func TestLabels(t *testing.T) {
 // PostgreSQL's client reads + as a plus, so a space in an option reaches it as %20.
 func TestSpacesInOptionsOfPostgres(t *testing.T) {
 	a, err := parseAddress("postgres://app%20x@h/db?options=-c%20search_path%3Da%2Bb&application_name=night%20job")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	is, err := a.postgres()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	c := is.config.ConnConfig
 	if c.User != "app x" || c.RuntimeParams["options"] != "-c search_path=a+b" || c.RuntimeParams["application_name"] != "night job" {
 		t.Errorf("user %q, %q", c.User, c.RuntimeParams)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sema/cmd/sema/internal/early"
+	"sema/internal/fixture/expect"
 )
 
 // The test binary, started under a low soft limit, prints what it found.
@@ -27,9 +28,7 @@ func TestLimitIsReadBeforeGoRaisesIt(t *testing.T) {
 		t.Skip("it takes a process")
 	}
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	cmd := exec.Command("sh", "-c", `ulimit -S -n 77 && exec "$0"`, exe)
 	cmd.Env = append(os.Environ(), "SEMA_TEST_LIMIT=1", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output() // on the other one, a run that measures coverage complains
@@ -37,9 +36,7 @@ func TestLimitIsReadBeforeGoRaisesIt(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var now syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now))
 	if now.Max != early.Limit[1] {
 		t.Errorf("hard limit %d, found %d", now.Max, early.Limit[1])
 	}
