@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"sema"
 	"sema/engine"
@@ -75,5 +77,57 @@ func TestWhatNeverGetsBetter(t *testing.T) {
 			}
 			t.Log(err)
 		})
+	}
+}
+
+func TestInvalidArguments(t *testing.T) {
+	longest := "a." + strings.Repeat("s", 4094)
+	for _, c := range []struct{ url, token, refused string }{
+		{"http://localhost", "", ""},
+		{"https://localhost:1/path/", "a.b", ""},
+		{"http://localhost", "abcdefghij123456.secret.with.dots", ""},
+		{"http://localhost", longest, ""},
+		{"", "", "URL"}, {"localhost:7362", "", "URL"}, {"ftp://localhost", "", "URL"}, {"http://", "", "URL"},
+		{"http://user:password@localhost", "", "URL"}, {"http://localhost?token=x", "", "URL"}, {"http://local\x00host", "", "URL"},
+		{"http://" + strings.Repeat("[", 100_000), "", "URL"},
+		{"http://localhost", longest + "s", "token"},
+		{"http://localhost", "secret", "token"}, {"http://localhost", "a.", "token"}, {"http://localhost", ".secret", "token"},
+		{"http://localhost", "A.secret", "token"}, {"http://localhost", "abcdefghij1234567.secret", "token"},
+		{"http://localhost", "a.secret\r\nHost: b", "token"}, {"http://localhost", "a.sécret", "token"},
+	} {
+		e, err := httpengine.New(c.url, &httpengine.Options{Token: c.token})
+		var refused *engine.ArgumentError
+		switch {
+		case c.refused == "" && err == nil:
+			_ = e.Close()
+		case c.refused == "" || !errors.As(err, &refused) || refused.What != c.refused:
+			t.Errorf("%.50q, %.50q: %v, want %q refused", c.url, c.token, err, c.refused)
+		case strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password") || len(err.Error()) > 500:
+			t.Errorf("the error says too much: %v", err)
+		}
+	}
+}
+
+// Close does not wait for a silent server until the lease of one hour ends.
+func TestCloseWithASilentServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	defer func() { _ = silent.Close() }() // no connection is ever answered
+	e, err := httpengine.New("http://"+silent.Addr().String(), nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, e.Close()) }()
+	s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
+	expect.OK(t, err)
+	if _, err := s.Acquire(context.Background()); !errors.Is(err, sema.ErrEngine) {
+		t.Error(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		expect.OK(t, err)
+	case <-expect.Within(t).Done():
+		t.Fatal("Close waits for the lease")
 	}
 }
