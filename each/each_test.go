@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"sema"
@@ -300,3 +301,5 @@ func TestAWaitUnderTheNamesOwnPermitIsRefused(t *testing.T) {
 		}))
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
