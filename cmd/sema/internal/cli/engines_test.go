@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
@@ -260,5 +262,78 @@ func TestCluster(t *testing.T) {
 	// One node alone, asked as if it were all there is.
 	if code, output := run(t, "SEMA_URL="+c.Nodes[0].URL(), "run", "a", "--", "true"); code != 0 && (code != 69 || !strings.Contains(output, "redis+cluster://")) {
 		t.Errorf("exit code %d: %s", code, output)
+	}
+}
+
+// What a command suggests is about the engine that the command was about.
+func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	ok(t, "", "acquire", "--url", url, "--lease", "1h", "busy")
+	for _, args := range [][]string{
+		{"run", "-w", "2", "busy", "--", "true"},
+		{"run", "-n", "2", "--on-conflict=strict", "busy", "--", "true"},
+		{"rm", "busy"}, {"show", "idle"}, {"limit", "busy", "x"},
+		{"why", "busy", "nobody"}, {"run", "busy"}, {"adapt", "busy", "--min", "2", "--max", "1"},
+		{"acquire", "--no-wait", "busy"},
+	} {
+		code, said := run(t, "", append([]string{"--url", url}, args...)...)
+		if try := "Try: sema "; code == 0 || !strings.Contains(said, try) || !strings.Contains(said, " --url "+url) {
+			t.Errorf("%q: exit code %d: %s", args, code, said)
+		}
+	}
+	// It can be pasted.
+	_, said := run(t, "", "--url", url, "run", "-n", "2", "--on-conflict=strict", "busy", "--", "true")
+	_, try, _ := strings.Cut(strings.TrimSpace(said), "Try: ")
+	if out, err := exec.Command("sh", "-c", try).CombinedOutput(); err != nil || ok(t, "", "limit", "--url", url, "busy") != "2\n" {
+		t.Errorf("%s: %s, %v", try, out, err)
+	}
+}
+
+// A server takes connections and never says a word, as one does that is stopped, or behind a
+// firewall. A wait for a permit ends when it is over: not a lease later, when
+// nothing can be owed to the server any more.
+func TestAWaitForASilentServerEndsInTime(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+	began := time.Now()
+	out, err := exec.Command("sema", "run", "--url", "redis://"+l.Addr().String(), "--lease", "10m", "--wait", "500ms", "x", "--", "true").CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 69 || !strings.HasPrefix(string(out), `sema: acquire "x": `) {
+		t.Errorf("%v: %s, want 69 and what the wait met", err, out)
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// The bound is for the queue, and not for the way to the engine: what is free is taken.
+func TestAWaitShorterThanTheWayToTheEngine(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
+	proxy.Change(func(trouble *redistest.Trouble) { trouble.Latency = 5 * time.Millisecond })
+	url := "redis://" + proxy.Addr()
+	for _, env := range []string{"NONE=", "SEMA_HELD=outer"} { // within another permit it looks first whether the wait would be in vain
+		for _, wait := range []string{"0.001", "0.000000001"} {
+			ok(t, env, "run", "--url", url, "--wait", wait, "free", "--", "true")
+			permit := ok(t, env, "acquire", "--url", url, "--wait", wait, "free")
+			if code, out := run(t, env, "run", "--url", url, "--wait", wait, "free", "--", "true"); code != 75 {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+			ok(t, env, "release", "--url", url, "free", strings.TrimSpace(permit))
+		}
 	}
 }
