@@ -1,5 +1,6 @@
 //go:build unix
 
+// Package deploy tests the files of the directory deploy, with the libraries of kustomize, Kubernetes and compose.
 package deploy
 
 import (

@@ -1,12 +1,24 @@
+// Package registers runs many processes' engines of package register on one store, in
+// virtual time, from one seed: the whole way from Acquire to the row, with real goroutines. Messages to the store are
+// slow, late and lost, and so are its answers; it crashes and forgets what it may, its clock is
+// fast or slow and is set, and processes are cut off. The promises are checked whenever somebody gets a permit.
+//
+// It has tests only. A seed does much the same each time: goroutines that wake at one instant
+// may run in another order.
 package registers
 
 import (
 	"flag"
+	"maps"
+	"regexp"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"sema/lab/plant"
 )
 
 var (
@@ -28,3 +40,54 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("%d seeds from %d on: %d grants", *seeds, *first, grants)
 }
+
+const (
+	semaphoreFile = "engines/register/semaphore.go"
+	outcomeFile   = "engines/register/outcome.go"
+	pollFile      = "engines/register/poll.go"
+)
+
+// planted are bugs that TestSeeds has to find.
+var planted = map[string]plant.Bug{
+	"the time is taken high, and nothing bounds it": {File: semaphoreFile, Old: "m.Now = now\n\to, err := s.carryOut(m, calls, doubt)",
+		New: "m.Now = now + 100_000\n\to, err := s.carryOut(m, calls, doubt)\n\tm.Now = 0"},
+	"the doubt is not taken off a lease":             {File: outcomeFile, Old: "reply.Answers[i].Lease -= doubt", New: "reply.Answers[i].Lease -= 0"},
+	"time falls back":                                {File: outcomeFile, Old: "return max(r.At, r.Now)", New: "return r.Now"},
+	"a crash may forget a grant":                     {File: outcomeFile, Old: "if a.Status == protocol.Granted || a.Status", New: "if a.Status"},
+	"a crash may forget what was handed over":        {File: outcomeFile, Old: "if len(n.Grants) > 0 {", New: "if len(n.Grants) > 99 {"},
+	"what was only seen counts before it is durable": {File: pollFile, Old: "g.Ticket, g.Unsure = f.ticket, true", New: "g.Ticket = f.ticket"},
+}
+
+// seldom are bugs that take hundreds of seeds: make planted looks for them as well.
+var seldom = map[string]plant.Bug{
+	"a swap is not bounded from below": {File: semaphoreFile, Old: "m.Version, o.next, m.Now, upTo", New: "m.Version, o.next, 0, upTo"},
+	"a swap is not bounded from above": {File: semaphoreFile, Old: "m.Now, upTo+clockStep.Microseconds())", New: "m.Now, 1<<62)"},
+	"versions are counted":             {File: outcomeFile, Old: "return version + 1 + rand.Int64N(1<<20)", New: "return version + 1"},
+}
+
+var failing = regexp.MustCompile(`seed ([0-9]+): ([a-z]+): `)
+
+// TestPlantedBugsAreFound builds TestSeeds once, with all bugs, and runs it with one at a time.
+func TestPlantedBugsAreFound(t *testing.T) {
+	bugs, most := planted, 300
+	if *all {
+		bugs, most = maps.Clone(planted), 20_000
+		maps.Copy(bugs, seldom)
+	}
+	build := func(root, dir string, bugs []plant.Bug) (string, error) {
+		return plant.BuildTests(root, "./registers", dir, bugs)
+	}
+	args := []string{"-test.run", "TestSeeds", "-seed", strconv.Itoa(first0), "-seeds", strconv.Itoa(most)}
+	plant.Each(t, bugs, build, args, func(t *testing.T, out []byte, err error) {
+		found := failing.FindSubmatch(out)
+		if err == nil || found == nil {
+			t.Fatalf("not found: %v\n%s", err, out)
+		}
+		seed, _ := strconv.Atoi(string(found[1]))
+		t.Logf("%d seeds: %s", seed-first0+1, found[2])
+	})
+}
+
+const first0 = 1 // seed
+
+var all = flag.Bool("seldom", false, "plant the bugs that take many seeds as well")

@@ -1,2 +1,0 @@
-// Package herds has many processes come at one moment, on a busy host: as cron starts them.
-package herds
