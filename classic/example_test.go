@@ -4,43 +4,22 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/local"
 )
 
 // connect gives an example a client, with a server of its own.
 func connect() (*redis.Client, func()) {
-	tb := &exampleTB{}
-	rdb := redistest.Start(tb).Client()
-	return rdb, func() {
-		for i := len(tb.cleanups) - 1; i >= 0; i-- {
-			tb.cleanups[i]()
-		}
-	}
-}
-
-// exampleTB is the testing.TB that redistest needs and an example does not have.
-type exampleTB struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*exampleTB) Helper()                      {}
-func (*exampleTB) Fatalf(f string, args ...any) { log.Fatalf(f, args...) }
-func (e *exampleTB) Cleanup(f func())           { e.cleanups = append(e.cleanups, f) }
-func (e *exampleTB) TempDir() string {
-	dir, err := os.MkdirTemp("", "example")
+	server, err := local.Redis(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	e.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
+	rdb := redis.NewClient(&redis.Options{Addr: server.Address})
+	return rdb, func() { _ = rdb.Close(); server.Stop() }
 }
 
 // Two services share a semaphore with the book's Python: same name, same

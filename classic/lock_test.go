@@ -35,12 +35,13 @@ func TestLockWaitsUntilItIsFree(t *testing.T) {
 		id := must(t, holder)
 		tries := 0
 		rdb := srv.Client()
-		rdb.AddHook(beforeRequest(func(commands []string) {
+		rdb.AddHook(redistest.Around(func(commands ...string) func(error) {
 			if commands[0] == "set" || commands[0] == "evalsha" {
 				if tries++; tries == 5 {
 					release(t, holder, id, true)
 				}
 			}
+			return nil
 		}))
 		must(t, newLock(t, rdb, Options{Lua: lua}))
 		if tries < 5 {

@@ -1,9 +1,9 @@
 package classic
 
 import (
-	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,43 +137,17 @@ func (c *handClock) ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return c.t.Add(d) }
 }
 
-// beforeRequest is a go-redis hook: a function that is called before each request
-// with the names of its commands. With it a test puts another caller exactly
-// between two requests of one operation.
-type beforeRequest func(commands []string)
-
-func (f beforeRequest) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f beforeRequest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		f([]string{cmd.Name()})
-		return next(ctx, cmd)
-	}
-}
-
-func (f beforeRequest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		names := make([]string, len(cmds))
-		for i, cmd := range cmds {
-			names[i] = cmd.Name()
-		}
-		f(names)
-		return next(ctx, cmds)
-	}
-}
-
 // interrupted is a client that runs f once, before its first request with the
-// command.
+// command: with it a test puts another caller exactly between two requests of one operation.
 func interrupted(srv *redistest.Server, command string, f func()) *redis.Client {
 	rdb := srv.Client()
 	done := false
-	rdb.AddHook(beforeRequest(func(commands []string) {
-		for _, c := range commands {
-			if c == command && !done {
-				done = true
-				f()
-			}
+	rdb.AddHook(redistest.Around(func(commands ...string) func(error) {
+		if slices.Contains(commands, command) && !done {
+			done = true
+			f()
 		}
+		return nil
 	}))
 	return rdb
 }

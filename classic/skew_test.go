@@ -88,9 +88,9 @@ type scene struct {
 // fleet is the machines of the clients. Each has a connection and a network of
 // its own.
 type fleet struct {
-	clients  []*redis.Client
-	networks []*network
-	runs     int
+	clients []*redis.Client
+	legs    []func() // of each client's network, on the way there and on the way back; nil: no time passes
+	runs    int
 }
 
 func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
@@ -99,11 +99,19 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 		// Otherwise the first run would take more requests than the others.
 		expect.OK(t, script.Load(t.Context(), srv.Client()).Err())
 	}
-	for range n {
-		c, net := srv.Client(), &network{}
-		c.AddHook(net)
+	f.legs = make([]func(), n)
+	for i := range n {
+		c := srv.Client()
+		c.AddHook(redistest.Around(func(...string) func(error) {
+			leg := f.legs[i]
+			if leg == nil {
+				return nil
+			}
+			leg()
+			return func(error) { leg() }
+		}))
 		expect.OK(t, c.Ping(t.Context()).Err())
-		f.clients, f.networks = append(f.clients, c), append(f.networks, net)
+		f.clients = append(f.clients, c)
 	}
 	return f
 }
@@ -140,7 +148,7 @@ func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) skewRun {
 		sem, err := v.make(f.clients[i], name, sc.limit, o)
 		expect.OK(t, err)
 		turnBy(sem, w)
-		f.networks[i].leg = func() { w.sleep(between(time.Millisecond, 4*time.Millisecond)) }
+		f.legs[i] = func() { w.sleep(between(time.Millisecond, 4*time.Millisecond)) }
 		actors[i] = func() {
 			w.sleep(between(0, 20*time.Millisecond))
 			for w.now < sc.run {
@@ -170,9 +178,7 @@ func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) skewRun {
 		}
 	}
 	w.run(actors...)
-	for _, n := range f.networks {
-		n.leg = nil
-	}
+	clear(f.legs)
 	return r
 }
 
@@ -274,32 +280,4 @@ func (s *sleepers) Pop() any {
 	last := (*s)[len(*s)-1]
 	*s = (*s)[:len(*s)-1]
 	return last
-}
-
-// network is a go-redis hook that calls leg before and after each request, for
-// the way there and the way back. It does nothing while leg is nil.
-type network struct{ leg func() }
-
-func (n *network) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if n.leg == nil {
-			return next(ctx, cmd)
-		}
-		n.leg()
-		defer n.leg()
-		return next(ctx, cmd)
-	}
-}
-
-func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if n.leg == nil {
-			return next(ctx, cmds)
-		}
-		n.leg()
-		defer n.leg()
-		return next(ctx, cmds)
-	}
 }

@@ -23,7 +23,13 @@ func TestReplyLostForGood(t *testing.T) {
 		proxy := redistest.StartProxy(t, srv.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
 		t.Cleanup(func() { _ = rdb.Close() })
-		rdb.AddHook(afterError(proxy.Resume))
+		rdb.AddHook(redistest.Around(func(...string) func(error) {
+			return func(err error) {
+				if err != nil {
+					proxy.Resume()
+				}
+			}
+		}))
 		admin := srv.Client()
 		sem := v.new(t, rdb, 1, Options{})
 		release(t, sem, must(t, sem), true) // Redis has the scripts
@@ -38,32 +44,6 @@ func TestReplyLostForGood(t *testing.T) {
 			}
 		}
 	})
-}
-
-// afterError is a go-redis hook: a function that is called after each failed
-// request.
-type afterError func()
-
-func (f afterError) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f afterError) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err != nil {
-			f()
-		}
-		return err
-	}
-}
-
-func (f afterError) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		if err != nil {
-			f()
-		}
-		return err
-	}
 }
 
 // TestOneReplyLost has go-redis send a request again that was executed, as it

@@ -4,44 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/local"
 	"sema/redisson"
 )
 
-// stage is the testing.TB that redistest needs and an example does not have.
-type stage struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (s *stage) Helper()                   {}
-func (s *stage) Cleanup(f func())          { s.cleanups = append(s.cleanups, f) }
-func (s *stage) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-
-func (s *stage) TempDir() string {
-	dir, err := os.MkdirTemp("", "example")
+func server() (addr string, end func()) {
+	s, err := local.Redis(context.Background())
 	if err != nil {
 		panic(err)
 	}
-	s.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
-func (s *stage) end() {
-	for i := len(s.cleanups) - 1; i >= 0; i-- {
-		s.cleanups[i]()
-	}
-}
-
-func server() (addr string, end func()) {
-	s := &stage{}
-	return redistest.Start(s).Addr(), s.end
+	return s.Address, s.Stop
 }
 
 func Example() {

@@ -216,27 +216,6 @@ func TestGivingUpUndoesTheAcquisition(t *testing.T) {
 	}
 }
 
-// sending is a hook that signals when a script is about to be sent.
-type sending chan struct{}
-
-func (s sending) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s sending) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (s sending) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			select {
-			case s <- struct{}{}:
-			default:
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // The same without receipts, for an answer that comes late.
 func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 	t.Parallel()
@@ -251,8 +230,16 @@ func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 		expect.OK(t, rdb.Ping(f.ctx).Err())
 		c := newClient(t, rdb, redisson.Options{NoReceipts: true, Timeout: expect.Patience})
 		s, e := counter(t, c, key), expirable(t, c, key)
-		sent := make(sending, 1)
-		rdb.AddHook(sent)
+		sent := make(chan struct{}, 1)
+		rdb.AddHook(redistest.Around(func(commands ...string) func(error) {
+			if commands[0] == "evalsha" {
+				select {
+				case sent <- struct{}{}:
+				default:
+				}
+			}
+			return nil
+		}))
 		ctx, cancel := context.WithCancel(f.ctx)
 		executed := evalshas(t, f)
 		p.Silence()

@@ -84,31 +84,17 @@ func newCrowd(t testing.TB, size int) *crowd {
 }
 
 // engine returns an engine with such long timeouts that a stalled machine ends
-// no call.
+// no call. Its steps are counted. A call takes two if its session has no subscription yet.
 func (c *crowd) engine() sema.Engine {
 	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
-	rdb.AddHook(counting{c})
-	return closing(c.t, rdb)
-}
-
-// counting counts the steps. A call takes two if its session has no subscription
-// yet.
-type counting struct{ *crowd }
-
-func (c counting) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if name := cmd.Name(); err == nil && (name == "evalsha" || name == "eval") {
-			c.scripts.Add(1)
+	rdb.AddHook(redistest.Around(func(commands ...string) func(error) {
+		return func(err error) {
+			if name := commands[0]; err == nil && len(commands) == 1 && (name == "evalsha" || name == "eval") {
+				c.scripts.Add(1)
+			}
 		}
-		return err
-	}
+	}))
+	return closing(c.t, rdb)
 }
 
 // step makes one call of one client, and notes the grants and the notification
@@ -307,7 +293,10 @@ func (c *crowd) snapshot(what string, holders, waiters int) {
 	c.t.Helper()
 	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
 	expect.OK(c.t, rdb.Ping(expect.Within(c.t)).Err()) // so that the connection is there
-	rdb.AddHook(stopwatch{c})
+	rdb.AddHook(redistest.Around(func(...string) func(error) {
+		stop := c.watch()
+		return func(error) { stop() }
+	}))
 	d := session(c.t, closing(c.t, rdb), c.name)
 	c.measured(what, func() {
 		began := time.Now()
@@ -325,23 +314,4 @@ func (c *crowd) snapshot(what string, holders, waiters int) {
 		}
 		c.t.Logf("%s: %d parts, for which the server ran %s in all; it took %s", what, len(c.ran), millis(total), millis(time.Since(began)))
 	})
-}
-
-// stopwatch notes the server's time for each pipeline.
-type stopwatch struct{ *crowd }
-
-func (s stopwatch) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s stopwatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		defer s.watch()()
-		return next(ctx, cmd)
-	}
-}
-
-func (s stopwatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		defer s.watch()()
-		return next(ctx, cmds)
-	}
 }

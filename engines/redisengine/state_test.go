@@ -56,14 +56,8 @@ func (d *direct) many(kind protocol.Kind, from, n int, lease time.Duration) (rs 
 }
 
 // between calls f after each call of a client.
-type between struct{ f func() }
-
-func (b between) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (b between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { defer b.f(); return next(ctx, cmd) }
-}
-func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { defer b.f(); return next(ctx, cmds) }
+func between(f func()) redistest.Around {
+	return func(...string) func(error) { return func(error) { f() } }
 }
 
 // Between the parts of a state, many others come and go at once, all renew with
@@ -80,7 +74,7 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 	limit := func(n int) protocol.Request { return protocol.Request{Kind: protocol.SetLimit, Limit: n} }
 
 	calls, act := 0, func(int) {}
-	rdb.AddHook(between{func() { calls++; act(calls) }})
+	rdb.AddHook(between(func() { calls++; act(calls) }))
 	stay := func(what string, change func(call int)) {
 		t.Helper()
 		holder.do(limit(each))
@@ -151,13 +145,13 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 		timeless(t, reader) // makes the connection and loads the script
 		ctx, cancel := context.WithCancel(expect.Within(t))
 		calls, ended := 0, make(chan int, 100)
-		rdb.AddHook(between{func() {
+		rdb.AddHook(between(func() {
 			calls++
 			if calls == last {
 				cancel()
 			}
 			ended <- calls
-		}})
+		}))
 		_, err := reader.State(ctx)
 		var failed *engine.Error
 		if !errors.As(err, &failed) || !failed.NotExecuted || !errors.Is(failed.Err, context.Canceled) {
