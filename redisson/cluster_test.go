@@ -75,32 +75,12 @@ func TestCluster(t *testing.T) {
 	const channel = "redisson_sc:{moving}"
 	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
 	expect.Until(t, "subscription", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
-	move(t, ctx, cluster, "moving")
+	slot := cluster.Nodes[0].Client().ClusterKeySlot(ctx, "moving").Val()
+	owner := int(slot) * len(cluster.Nodes) / 16384
+	cluster.MoveSlot(slot, cluster.Nodes[owner], cluster.Nodes[(owner+1)%len(cluster.Nodes)])
 	expect.Until(t, "subscription on the new node", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
 	expect.OK(t, s.Release(ctx, 1))
 	expect.OK(t, errorOf(t, "waiter", waiting))
-}
-
-// move hands the slot of key to another node, key included.
-func move(t *testing.T, ctx context.Context, cluster *redistest.Cluster, key string) {
-	t.Helper()
-	slot := int(cluster.Nodes[0].Client().ClusterKeySlot(ctx, key).Val())
-	var from, to *redistest.Server
-	for i, n := range cluster.Nodes {
-		if i == slot*len(cluster.Nodes)/16384 {
-			from, to = n, cluster.Nodes[(i+1)%len(cluster.Nodes)]
-		}
-	}
-	fromID := from.Client().ClusterMyID(ctx).Val()
-	toID := to.Client().ClusterMyID(ctx).Val()
-	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
-	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
-	keys := from.Client().ClusterGetKeysInSlot(ctx, slot, 100).Val()
-	for _, k := range keys {
-		expect.OK(t, from.Client().Do(ctx, "MIGRATE", "127.0.0.1", to.Port(), k, 0, 5000).Err())
-	}
-	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
-	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 }
 
 // A cluster client sends requests again in a way of its own. It must not do so

@@ -9,24 +9,6 @@ import (
 	"sema/internal/protocol"
 )
 
-func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
-	dir := t.TempDir()
-	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
-	held := a.take(t)
-	rb, rc := b.queue(t), c.queue(t)
-	if st := c.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
-		t.Fatalf("state %+v", st)
-	}
-	expect.OK(t, a.release(held))
-	b.granted(t, rb.ID)
-	if st := a.state(t); len(st.Holders) != 1 || st.Holders[0].ID != rb.ID.String() || len(st.Waiters) != 1 {
-		t.Fatalf("state %+v", st)
-	}
-	expect.OK(t, b.release(rb.ID))
-	c.granted(t, rc.ID)
-	expect.OK(t, c.release(rc.ID))
-}
-
 func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)

@@ -24,16 +24,6 @@ import (
 	"sema/internal/protocol"
 )
 
-func TestKilledHolderHandsOver(t *testing.T) {
-	dir := t.TempDir()
-	a := start(t, dir, 1)
-	a.granted()
-	b := start(t, dir, 1)
-	b.Says("queued")
-	a.kill(t)
-	b.granted()
-}
-
 func TestKilledHeadOfTheQueueIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	a := start(t, dir, 1)

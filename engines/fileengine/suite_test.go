@@ -1,7 +1,9 @@
 package fileengine_test
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"sema"
 	"sema/engines/fileengine"
@@ -28,3 +30,44 @@ func TestPromises(t *testing.T) {
 }
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
+
+// A process does not pass a permit on while another process waits for it, though it may keep permits.
+func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
+	queued, served := make(chan bool, 100), make(chan int, 4)
+	dir := t.TempDir()
+	open := func(keep time.Duration) *sema.Semaphore {
+		e, err := fileengine.New(dir, nil)
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = e.Close() })
+		s, err := sema.New(e, "x", 1, &sema.Options{Keep: keep, Observer: sema.Observer{Queued: func(sema.Event) { queued <- true }}})
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	one, other := open(5*time.Second), open(0)
+	p, err := one.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	callers := []*sema.Semaphore{one, one, other, one}
+	var all sync.WaitGroup
+	for i, s := range callers {
+		all.Go(func() {
+			p, err := s.Acquire(expect.Within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			served <- i
+			if err := p.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+		<-queued
+	}
+	expect.OK(t, p.Release())
+	for i := range callers { // in the order of their calls
+		if got := <-served; got != i {
+			t.Errorf("caller %d is served as number %d", got, i)
+		}
+	}
+	all.Wait()
+}

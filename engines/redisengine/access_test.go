@@ -2,13 +2,8 @@ package redisengine_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +18,7 @@ import (
 
 	"sema"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
 	"sema/internal/protocol"
@@ -255,27 +251,16 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 // startTLS starts a server that speaks nothing but TLS at the address, with a certificate of the pool.
 func startTLS(t *testing.T) (addr string, pool *x509.CertPool) {
 	t.Helper()
-	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := local.Certificate(t.TempDir())
 	expect.OK(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	expect.OK(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	expect.OK(t, err)
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	expect.OK(t, os.WriteFile(certFile, cert, 0o600))
-	expect.OK(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
 	port := strconv.Itoa(redistest.FreePort(t))
 	addr = net.JoinHostPort("127.0.0.1", port)
-	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
-		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	text, err := os.ReadFile(cert)
+	expect.OK(t, err)
 	pool = x509.NewCertPool()
-	pool.AppendCertsFromPEM(cert)
+	pool.AppendCertsFromPEM(text)
 	return addr, pool
 }
 

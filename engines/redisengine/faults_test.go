@@ -99,23 +99,6 @@ func TestRestartWithData(t *testing.T) {
 	expect.OK(t, next.Release())
 }
 
-// A server that comes back without its data: holders learn of the loss when
-// they renew, waiters are served, and the tokens still grow.
-func TestRestartWithoutData(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 1, &sema.Options{Lease: 3 * time.Second})
-	p := acquire(t, s)
-	w := queue(t, s)
-	server.Restart()
-	<-p.Context(context.Background()).Done()
-	next := w.permit(t)
-	if next.Token() <= p.Token() {
-		t.Errorf("token %d after %d: fencing fell back", next.Token(), p.Token())
-	}
-	expect.OK(t, next.Release())
-}
-
 func TestLoading(t *testing.T) {
 	ctx, server, rdb, s := limitOne(t)
 	expect.OK(t, acquire(t, s).Release())

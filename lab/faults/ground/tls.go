@@ -2,16 +2,14 @@ package ground
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"sema/internal/fixture/local"
 	"sema/internal/fixture/redistest"
 )
 
@@ -30,32 +28,20 @@ type safety struct {
 	args []string // of the server
 }
 
-// newSafety takes the certificate that Go has for tests: it is of this host, and signs itself.
 func newSafety(h *host) (*safety, error) {
 	dir := h.TempDir()
-	s := &safety{ca: filepath.Join(dir, "cert.pem"), port: redistest.FreePort(h)}
-	server := httptest.NewTLSServer(nil)
-	own := server.TLS.Certificates[0]
-	server.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	cert, key, err := local.Certificate(dir)
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	keyFile := filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{
-		s.ca: {Type: "CERTIFICATE", Bytes: own.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			return nil, fmt.Errorf("certificate: %w", err)
-		}
-	}
+	s := &safety{ca: cert, port: redistest.FreePort(h)}
 	// The user is in a file, so that a server that is restarted knows him again.
 	users := filepath.Join(dir, "users.acl")
 	if err := os.WriteFile(users, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("users: %w", err)
 	}
 	s.args = []string{
-		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", s.ca, "--tls-key-file", keyFile,
+		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", s.ca, "--tls-key-file", key,
 		"--tls-ca-cert-file", s.ca, "--tls-auth-clients", "no", "--aclfile", users,
 	}
 	return s, nil
