@@ -180,29 +180,6 @@ func refusing(t *testing.T, server string, first int64) (addr string, refused *a
 	return l.Addr().String(), refused
 }
 
-// Pitfall: two primitives use the same key.
-func TestKeyOfAnotherType(t *testing.T) {
-	ofProcesses(t)
-	t.Parallel()
-	s := redistest.Start(t)
-	c, ctx := s.Client(), context.Background()
-	expect.OK(t, c.Set(ctx, "sema:{x}:state", "not ours", 0).Err())
-	for _, args := range [][]string{
-		{"run", "x", "--", "echo", "never"}, {"acquire", "x"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"ls"},
-	} {
-		code, output := run(t, "SEMA_URL="+s.URL(), args...)
-		if code != 69 || !strings.Contains(output, "WRONGTYPE") || !strings.Contains(output, "Try: another program uses a key of this name") {
-			t.Errorf("%v: exit code %d: %s", args, code, output)
-		}
-	}
-	if v, err := c.Get(ctx, "sema:{x}:state").Result(); err != nil || v != "not ours" {
-		t.Errorf("the key is now %q, %v", v, err)
-	}
-	if n := c.DBSize(ctx).Val(); n != 1 {
-		t.Errorf("%d keys, want 1", n)
-	}
-}
-
 func TestPassword(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()

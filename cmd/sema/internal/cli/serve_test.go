@@ -4,17 +4,10 @@ package cli_test
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -29,9 +22,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 	"sema/internal/fixture/redistest"
 )
 
@@ -224,8 +217,8 @@ func get(t *testing.T, url string) string {
 
 func TestServeWithTokensAndTLS(t *testing.T) {
 	dir := t.TempDir()
-	cert, key, tokens := filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "tokens")
-	certificate(t, cert, key)
+	cert, key := certificate(t, dir)
+	tokens := filepath.Join(dir, "tokens")
 	expect.OK(t, os.WriteFile(tokens, []byte("ci use job- hush-hush-hush-hush\nboss admin * hush-hush-hush-boss\n"), 0o600))
 	s := serve(t, "--url", fileURL(t), "--token-file", tokens, "--tls-cert", cert, "--tls-key", key)
 	if !strings.HasPrefix(s.url, "https://") {
@@ -305,9 +298,7 @@ func writeFile(t *testing.T, text string) (path string) {
 // The token that a browser keeps is never sent in clear where the server has TLS, or a
 // proxy in front of it; HTTP/2 is spoken.
 func TestServeSetsSecureCookies(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	certificate(t, cert, key)
+	cert, key := certificate(t, t.TempDir())
 	tokens := writeFile(t, admin)
 	login := url.Values{"token": {"boss.hush-hush-hush-boss"}}
 	for _, c := range []struct {
@@ -360,8 +351,8 @@ func TestServeBehindADocumentedProxy(t *testing.T) {
 // changes nothing.
 func TestServeReadsAgain(t *testing.T) {
 	dir := t.TempDir()
-	cert, key, tokens := filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "tokens")
-	certificate(t, cert, key)
+	cert, key := certificate(t, dir)
+	tokens := filepath.Join(dir, "tokens")
 	put := func(text string, mode os.FileMode) { // as an editor does: by a rename
 		t.Helper()
 		expect.OK(t, os.WriteFile(tokens+"~", []byte(text), mode))
@@ -398,7 +389,7 @@ func TestServeReadsAgain(t *testing.T) {
 	expect.Until(t, "the file is right again", func() bool { return status(boss) == 200 })
 	old, err := os.ReadFile(cert)
 	expect.OK(t, err)
-	certificate(t, cert, key)
+	certificate(t, dir)
 	expect.Until(t, "the new certificate is shown", func() bool { return status(boss) == 200 }) // not with the old one's root
 	expect.OK(t, os.WriteFile(cert, old, 0o600))
 	s.says("what was read before stays", "certificate")
@@ -485,20 +476,12 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// certificate writes one for 127.0.0.1, signed by itself.
-func certificate(t *testing.T, cert, key string) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// certificate writes a new one, and its key, into a directory.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	cert, key, err := local.Certificate(dir)
 	expect.OK(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sema test"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	expect.OK(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(k)
-	expect.OK(t, err)
-	expect.OK(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	expect.OK(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return cert, key
 }
 
 func TestServeRefuses(t *testing.T) {

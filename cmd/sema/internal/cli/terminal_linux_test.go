@@ -155,31 +155,6 @@ func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 	x.exits(0)
 }
 
-// An interactive shell gets its terminal back, and a suspended command (^Z)
-// goes on with the job.
-func TestJobControl(t *testing.T) {
-	t.Parallel()
-	x := onTerminal(t, fileURL(t), "bash", "--norc", "--noprofile", "--noediting", "-i")
-	x.kind("PS1=; PS2=\n")
-	x.kind("sema run tty -- sh -c 'echo pid $$.; while read x; do echo \"got $x\"; done'\n")
-	command := x.pid("pid ")
-	x.kind("one\n")
-	x.shows("got one")
-	x.kind("\x1a")
-	x.shows("Stopped")
-	stopped(t, command)
-	x.kind("echo she\"\"ll\n")
-	x.shows("shell")
-	x.kind("fg\n")
-	x.kind("two\n")
-	x.shows("got two")
-	x.kind("\x04")
-	x.kind("echo code $?.\n")
-	x.shows("code 0.")
-	x.kind("exit\n")
-	x.exits(0)
-}
-
 func TestLiveLine(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		l := look(t, url, "live")
