@@ -45,9 +45,7 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 		{&semahttp.Handler{Wait: time.Second, Status: 429, RetryAfter: 1500 * time.Millisecond}, time.Second, 429, "2"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			sem, err := sema.New(memengine.New(), "x", 1, nil)
-			expect.OK(t, err)
-			defer func() { _ = sem.Close() }()
+			sem := newSem(t, 1)
 			p, err := sem.Acquire(t.Context())
 			expect.OK(t, err)
 			h := c.handler
@@ -77,9 +75,7 @@ func TestARequestThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 		{&semahttp.Handler{Status: 429, RetryAfter: 7 * time.Second}, 7, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			sem, err := sema.New(memengine.New(), "x", 1, nil)
-			expect.OK(t, err)
-			defer func() { _ = sem.Close() }()
+			sem := newSem(t, 1)
 			h := c.handler
 			h.Limit, h.Wait = by(sem), 25*time.Second
 			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Second) })
@@ -112,9 +108,7 @@ func TestARequestThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 
 func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sem, err := sema.New(memengine.New(), "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := newSem(t, 1)
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		h := &semahttp.Handler{Limit: by(sem), Next: http.NotFoundHandler(), Wait: time.Hour}

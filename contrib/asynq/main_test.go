@@ -2,7 +2,6 @@ package semaasynq_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,13 +38,6 @@ func until(tb testing.TB, what string, ok func() bool) {
 			tb.Fatalf("%s: not so after %v", what, patience)
 		}
 	}
-}
-
-// within is a context that ends after patience, and with the test.
-func within(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	tb.Cleanup(cancel)
-	return ctx
 }
 
 // serve runs a program until the test ends, or this process does: then its standard input ends.

@@ -59,7 +59,7 @@ func held(t *testing.T, key string) (group *each.Group, release func()) {
 		t.Cleanup(func() { must(t, group.Close()) })
 		return group
 	}
-	permit, err := make().Acquire(within(t), key)
+	permit, err := make().Acquire(t.Context(), key)
 	must(t, err)
 	return make(), func() { must(t, permit.Release()) }
 }
@@ -130,7 +130,7 @@ func TestQueueIsLeftAlone(t *testing.T) {
 		sem, err := sema.New(e, "tasks", 5, &sema.Options{Caps: sema.Caps{5, 1}})
 		must(t, err)
 		t.Cleanup(func() { _, _ = sem.Close(), e.Close() })
-		permit, err := sem.Acquire(within(t), sema.For("acme", "a"))
+		permit, err := sem.Acquire(t.Context(), sema.For("acme", "a"))
 		must(t, err)
 		leftAlone(t, startRedis(t), semaasynq.Limit{
 			Semaphore: sem, Key: func(_ context.Context, task *asynq.Task) []string { return []string{"acme", task.Type()} },

@@ -61,11 +61,11 @@ func TestSpansOfCalls(t *testing.T) {
 			must(t, err)
 			client := x.serve(t, l)
 			check := x.spansOf(func() {
-				_, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{})
+				_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 				must(t, err)
 			})
 			watch := x.spansOf(func() {
-				ctx, cancel := context.WithCancel(within(t))
+				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				s, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 				must(t, err)

@@ -50,13 +50,6 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// within is a context that ends after patience, and with the test.
-func within(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	tb.Cleanup(cancel)
-	return ctx
-}
-
 // sdk is OpenTelemetry with everything in memory.
 type sdk struct {
 	operator  *sema.Operator

@@ -52,6 +52,14 @@ func semAt(tb testing.TB, e sema.Engine, label string) *sema.Semaphore {
 func checkHandOff(tb testing.TB, first, second sema.Engine) {
 	tb.Helper()
 	a, b := semAt(tb, first, "a"), semAt(tb, second, "b")
+	held, got := waitsBehind(tb, a, b)
+	expect.OK(tb, held.Release())
+	expect.OK(tb, <-got)
+}
+
+// waitsBehind has a hold a permit for which b waits. How b's acquisition and its release went is sent.
+func waitsBehind(tb testing.TB, a, b *sema.Semaphore) (held *sema.Permit, went <-chan error) {
+	tb.Helper()
 	held, err := a.Acquire(expect.Within(tb))
 	expect.OK(tb, err)
 	got := make(chan error, 1)
@@ -66,8 +74,7 @@ func checkHandOff(tb testing.TB, first, second sema.Engine) {
 		st, err := a.State(expect.Within(tb))
 		return err == nil && len(st.Waiters) == 1
 	})
-	expect.OK(tb, held.Release())
-	expect.OK(tb, <-got)
+	return held, got
 }
 
 // The rights that the package's documentation lists are enough.
@@ -277,20 +284,7 @@ func TestAListenerThatIsDisconnected(t *testing.T) {
 	s := startServer(t)
 	holder, waiter := semAt(t, engineAt(t, s.url(), nil), "a"), semAt(t, engineAt(t, s.url(), nil), "b")
 	for range 3 {
-		p, err := holder.Acquire(expect.Within(t))
-		expect.OK(t, err)
-		got := make(chan error, 1)
-		go func() {
-			p, err := waiter.Acquire(expect.Within(t))
-			if err == nil {
-				err = p.Release()
-			}
-			got <- err
-		}()
-		expect.Until(t, "a waiter", func() bool {
-			st, err := holder.State(expect.Within(t))
-			return err == nil && len(st.Waiters) == 1
-		})
+		p, got := waitsBehind(t, holder, waiter)
 		query(t, s, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
 		expect.OK(t, p.Release())
 		expect.OK(t, <-got)

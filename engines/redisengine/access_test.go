@@ -228,23 +228,13 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	o := &sema.Options{Lease: 10 * time.Second} // a waiter asks again after a third of it
 	speechless, heavy := openSem(t, mute, "x", 2, o), openSem(t, engineAt(t, server.Addr()), "x", 2, o)
 	a, b := acquire(t, speechless), acquire(t, speechless)
-	waiter := make(chan *sema.Permit, 1)
-	go func() {
-		p, err := heavy.Acquire(expect.Within(t), sema.Weight(2))
-		if err != nil {
-			t.Error(err)
-		}
-		waiter <- p
-	}()
-	expect.Until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
+	waiter := queue(t, heavy, sema.Weight(2))
 	expect.OK(t, a.Release())
 	expect.OK(t, b.Release()) // hands over, without the right to publish
 	if p, err := speechless.TryAcquire(expect.Within(t)); err == nil {
 		t.Errorf("got %s beside a permit of the whole limit: %+v", p.ID(), stateOf(t, heavy))
 	}
-	if p := <-waiter; p != nil {
-		expect.OK(t, p.Release())
-	}
+	expect.OK(t, waiter.permit(t).Release())
 	wholeLimit(t, heavy, 2)
 }
 

@@ -277,22 +277,10 @@ func TestTheLastHandOverOfKeysReadsNoState(t *testing.T) {
 		waiter := openSem(t, engineAt(t, server.Addr()), strings.Join(path, "-"), 1, nil)
 		held, err := holder.Acquire(expect.Within(t), sema.For(path...))
 		expect.OK(t, err)
-		got := make(chan *sema.Permit, 1)
-		go func() {
-			p, err := waiter.Acquire(expect.Within(t), sema.For(path...))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- p
-		}()
-		expect.Until(t, "it waits", func() bool {
-			st, err := holder.State(expect.Within(t))
-			expect.OK(t, err)
-			return st.Waiting() == 1
-		})
+		w := queue(t, waiter, sema.For(path...))
 		expect.OK(t, rdb.ConfigResetStat(expect.Within(t)).Err())
 		expect.OK(t, held.Release())
-		expect.OK(t, (<-got).Release())
+		expect.OK(t, w.permit(t).Release())
 		info, err := rdb.Info(expect.Within(t), "commandstats").Result()
 		expect.OK(t, err)
 		if strings.Contains(info, "cmdstat_hgetall:") {

@@ -84,22 +84,22 @@ type waiting struct {
 	cancel context.CancelFunc
 }
 
-func start(t testing.TB, s *sema.Semaphore) *waiting {
+func start(t testing.TB, s *sema.Semaphore, options ...sema.AcquireOption) *waiting {
 	ctx, cancel := context.WithCancel(expect.Within(t))
 	w := &waiting{got: make(chan *sema.Permit, 1), cancel: cancel}
 	go func() {
 		var p *sema.Permit
-		p, w.err = s.Acquire(ctx)
+		p, w.err = s.Acquire(ctx, options...)
 		w.got <- p
 	}()
 	return w
 }
 
 // queue starts an acquisition and returns when its ticket is in the queue.
-func queue(t testing.TB, s *sema.Semaphore) *waiting {
+func queue(t testing.TB, s *sema.Semaphore, options ...sema.AcquireOption) *waiting {
 	t.Helper()
 	before := stateOf(t, s)
-	w := start(t, s)
+	w := start(t, s, options...)
 	expect.Until(t, "queueing", func() bool { return len(stateOf(t, s).Waiters) > len(before.Waiters) })
 	return w
 }

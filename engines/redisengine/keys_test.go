@@ -207,14 +207,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	}
 	// When the other version has left, the wait goes on.
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
-	got := make(chan error, 1)
-	go func() {
-		p, err := s.Acquire(expect.Within(t))
-		if err == nil {
-			err = p.Release()
-		}
-		got <- err
-	}()
+	w := start(t, s)
 	refused := func() string { // by the server's count of errors
 		_, rest, _ := strings.Cut(rdb.Info(expect.Within(t), "errorstats").Val(), "errorstat_SEMAVERSION:")
 		count, _, _ := strings.Cut(rest, "\r\n")
@@ -223,7 +216,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	before := refused()
 	expect.Until(t, "it is refused", func() bool { return refused() != before })
 	expect.OK(t, rdb.Del(expect.Within(t), "sema:{x}:state").Err())
-	expect.OK(t, <-got)
+	expect.OK(t, w.permit(t).Release())
 }
 
 // The leases are deleted or evicted, and one of the holders is dead. Its weight comes

@@ -326,28 +326,23 @@ func TestAHolderThatNeverWaitedHearsOfARevocation(t *testing.T) {
 
 // A revoked permit counts for its own key until it is released, also beside permits without a key.
 func TestARevokedPermitIsReleasedForItsKey(t *testing.T) {
-	server := redistest.Start(t)
-	s, err := engineAt(t, server.Addr()).Open("x", engine.Client{}, func(protocol.Notification) {})
-	expect.OK(t, err)
-	calls := uint64(0)
-	step := func(r protocol.Request, number uint64, want protocol.Status) {
+	t.Parallel()
+	s := session(t, patientAt(t, redistest.Start(t).Addr()), "x")
+	step := func(kind protocol.Kind, key engine.Key, number uint64, want protocol.Status) {
 		t.Helper()
-		calls++
-		r.ID, r.Limit, r.Caps[0], r.Lease, r.Ticket = engine.ID{Client: s.Client(), Number: number, Weight: 1}, 5, 1, time.Minute, time.Minute
-		reply, err := s.Step(expect.Within(t), protocol.Call{Number: calls, Requests: []protocol.Request{r}})
-		expect.OK(t, err)
-		if got := reply.Answers[0].Status; got != want {
-			t.Errorf("%v of permit %d: %v, want %v", r.Kind, number, got, want)
+		r := s.request(kind, number, time.Minute)
+		r.Key, r.Limit, r.Caps[0] = key, 5, 1
+		if got := s.do(r)[0].Status; got != want {
+			t.Errorf("%v of permit %d: %v, want %v", kind, number, got, want)
 		}
 	}
-	ask := protocol.Request{Kind: protocol.Ask, Target: protocol.Target{Key: "acme"}}
-	step(protocol.Request{Kind: protocol.Ask}, 1, protocol.Granted)
-	step(ask, 2, protocol.Granted)
-	step(protocol.Request{Kind: protocol.Revoke}, 2, protocol.Done)
-	step(ask, 3, protocol.Refused)
-	step(protocol.Request{Kind: protocol.Release}, 2, protocol.Done)
-	step(ask, 4, protocol.Granted)
-	step(protocol.Request{Kind: protocol.Release}, 1, protocol.Done)
-	step(protocol.Request{Kind: protocol.Release}, 4, protocol.Done)
-	step(ask, 5, protocol.Granted)
+	step(protocol.Ask, "", 1, protocol.Granted)
+	step(protocol.Ask, "acme", 2, protocol.Granted)
+	step(protocol.Revoke, "", 2, protocol.Done)
+	step(protocol.Ask, "acme", 3, protocol.Refused)
+	step(protocol.Release, "", 2, protocol.Done)
+	step(protocol.Ask, "acme", 4, protocol.Granted)
+	step(protocol.Release, "", 1, protocol.Done)
+	step(protocol.Release, "", 4, protocol.Done)
+	step(protocol.Ask, "acme", 5, protocol.Granted)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
@@ -22,14 +23,14 @@ func (w world) state() string {
 	if errors.Is(err, redis.Nil) {
 		counter = "none"
 	} else {
-		must(w.t, err)
+		expect.OK(w.t, err)
 	}
 	held, err := w.rdb.ZCard(w.ctx, "{e}:timeout").Result()
-	must(w.t, err)
+	expect.OK(w.t, err)
 	s := fmt.Sprintf("counter %s, held %d", counter, held)
 	for _, key := range []string{"e", "{e}:timeout"} {
 		ttl, err := w.rdb.PTTL(w.ctx, key).Result()
-		must(w.t, err)
+		expect.OK(w.t, err)
 		if ttl > 0 {
 			s += ", " + key + " expires"
 		}
@@ -97,13 +98,13 @@ func TestDifferencesInData(t *testing.T) {
 			func() error { return fails(redisson.ErrTooMany)(s.Release(ctx, 1)) }, "counter 3000000000, held 3"},
 	} {
 		prepare := func() {
-			must(t, w.rdb.FlushDB(ctx).Err())
+			expect.OK(t, w.rdb.FlushDB(ctx).Err())
 			if c.counter != "" {
-				must(t, w.rdb.Set(ctx, "e", c.counter, 0).Err())
+				expect.OK(t, w.rdb.Set(ctx, "e", c.counter, 0).Err())
 			}
 			for i := range 3 {
 				end := float64(time.Now().Add(time.Hour).UnixMilli())
-				must(t, w.rdb.ZAdd(ctx, "{e}:timeout", redis.Z{Member: fmt.Sprintf("%016d", i), Score: end}).Err())
+				expect.OK(t, w.rdb.ZAdd(ctx, "{e}:timeout", redis.Z{Member: fmt.Sprintf("%016d", i), Score: end}).Err())
 			}
 		}
 		prepare()
@@ -162,16 +163,16 @@ func TestWhatSetPermitsPublishes(t *testing.T) {
 	w := standalone(t)
 	ctx, e := w.ctx, w.expirable("e")
 	messages := w.rdb.Subscribe(ctx, "redisson_sc:{e}")
-	defer func() { must(t, messages.Close()) }()
+	defer func() { expect.OK(t, messages.Close()) }()
 	_, err := messages.Receive(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	heard := func(what, want string) {
 		t.Helper()
-		must(t, w.rdb.Publish(ctx, "redisson_sc:{e}", "end").Err())
+		expect.OK(t, w.rdb.Publish(ctx, "redisson_sc:{e}", "end").Err())
 		got := ""
 		for {
 			m, err := messages.ReceiveMessage(ctx)
-			must(t, err)
+			expect.OK(t, err)
 			if m.Payload == "end" {
 				break
 			}
@@ -181,17 +182,17 @@ func TestWhatSetPermitsPublishes(t *testing.T) {
 			t.Errorf("%s: heard %q; want %q", what, got, want)
 		}
 	}
-	must(t, e.SetPermits(ctx, 5))
+	expect.OK(t, e.SetPermits(ctx, 5))
 	_, err = e.TryAcquireN(ctx, 3, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	heard("beginning", "5;")
 	w.java("null", "e", "e", "setPermits", "i4")
 	heard("Java shrinks", "4;")
 	w.java("null", "e", "e", "setPermits", "i6")
 	heard("Java grows", "6;")
-	must(t, e.SetPermits(ctx, 4))
+	expect.OK(t, e.SetPermits(ctx, 4))
 	heard("we shrink", "")
-	must(t, e.SetPermits(ctx, 6))
+	expect.OK(t, e.SetPermits(ctx, 6))
 	heard("we grow", "3;")
 	report.did("what setPermits publishes with permits held", byJava, 2)
 	report.did("what setPermits publishes with permits held", byGo, 2)
@@ -204,9 +205,9 @@ func TestNameMapper(t *testing.T) {
 	e := w.expirable("app:e")
 	w.java("null", "e", "e", "setPermits", "i1")
 	id, err := e.TryAcquire(w.ctx, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	done := w.blocked("e", "e", "redisson_sc:{app:e}", "tryAcquire", "l60000", "l3600000", "u")
-	must(t, e.Release(w.ctx, id))
+	expect.OK(t, e.Release(w.ctx, id))
 	w.join("mapped name", done)
 	if n, err := e.AcquiredPermits(w.ctx); n != 1 || err != nil {
 		t.Fatal(n, err)

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sema/internal/fixture/expect"
 )
 
 // patience bounds the start of a Java program and everything a test waits for.
@@ -64,10 +66,10 @@ func startJava(t *testing.T, topology string, addresses ...string) *java {
 	cmd := exec.Command("java", args...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	expect.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	expect.OK(t, err)
+	expect.OK(t, cmd.Start())
 	j := &java{in: in, pending: map[string]chan string{}, dead: make(chan struct{})}
 	ready := make(chan string, 1)
 	j.pending["ready"] = ready
@@ -80,7 +82,7 @@ func startJava(t *testing.T, topology string, addresses ...string) *java {
 	select {
 	case j.version = <-ready:
 		list, err := j.order(context.Background(), "methods")
-		must(t, err)
+		expect.OK(t, err)
 		for m := range strings.SplitSeq(list, ",") {
 			j.methods = append(j.methods, strings.ReplaceAll(m, ";", ", "))
 		}

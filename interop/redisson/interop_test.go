@@ -21,11 +21,6 @@ import (
 	"sema/redisson"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	expect.OK(t, err)
-}
-
 // world is one Redis with a Redisson and a client of ours on it.
 type world struct {
 	t   *testing.T
@@ -44,7 +39,7 @@ func standalone(t *testing.T) world {
 	rdb := s.Client()
 	w := newWorld(t, rdb, redisson.Options{Poll: slow}, "single", s.Addr())
 	server, err := rdb.InfoMap(w.ctx, "server").Result()
-	must(t, err)
+	expect.OK(t, err)
 	report.header = fmt.Sprintf("Redisson %s, Redis %s", w.j.version, server["Server"]["redis_version"])
 	return w
 }
@@ -52,8 +47,8 @@ func standalone(t *testing.T) world {
 func newWorld(t *testing.T, rdb redis.UniversalClient, o redisson.Options, topology string, addrs ...string) world {
 	t.Helper()
 	c, err := redisson.New(rdb, &o)
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Close()) })
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, c.Close()) })
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	return world{t, ctx, rdb, startJava(t, topology, addrs...), c}
@@ -62,14 +57,14 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, o redisson.Options, topol
 func (w world) counter(name string) *redisson.Semaphore {
 	w.t.Helper()
 	s, err := w.c.Semaphore(name)
-	must(w.t, err)
+	expect.OK(w.t, err)
 	return s
 }
 
 func (w world) expirable(name string) *redisson.ExpirableSemaphore {
 	w.t.Helper()
 	s, err := w.c.ExpirableSemaphore(name)
-	must(w.t, err)
+	expect.OK(w.t, err)
 	return s
 }
 
@@ -125,7 +120,7 @@ func TestCounter(t *testing.T) {
 	}
 
 	for range 20 {
-		must(t, s.TryAcquire(ctx, 2))
+		expect.OK(t, s.TryAcquire(ctx, 2))
 		w.java("3", "s", "s", "availablePermits")
 		w.java("true", "s", "s", "releaseIfExists", "i1")
 		w.java("null", "s", "s", "release")
@@ -136,7 +131,7 @@ func TestCounter(t *testing.T) {
 		if err := s.TryAcquire(ctx, 2); !errors.Is(err, redisson.ErrBusy) {
 			t.Fatal(err)
 		}
-		must(t, s.Release(ctx, 4))
+		expect.OK(t, s.Release(ctx, 4))
 		w.java("true", "s", "s", "tryAcquire")
 		w.java("null", "s", "s", "acquire")
 		w.java("null", "s", "s", "release", "i2")
@@ -148,15 +143,15 @@ func TestCounter(t *testing.T) {
 	w.java("null", "s", "s", "addPermits", "i3")
 	is(t, "available", 1)(s.AvailablePermits(ctx))
 	report.did("addPermits, also negative", byJava, 2)
-	must(t, s.AddPermits(ctx, -4))
+	expect.OK(t, s.AddPermits(ctx, -4))
 	w.java("-3", "s", "s", "availablePermits")
-	must(t, s.AddPermits(ctx, 10))
+	expect.OK(t, s.AddPermits(ctx, 10))
 	w.java("7", "s", "s", "availablePermits")
 	report.did("addPermits, also negative", byGo, 2)
 	w.java("7", "s", "s", "drainPermits")
 	is(t, "drained", 0)(s.DrainPermits(ctx))
 	report.did("drainPermits", byJava, 1)
-	must(t, s.Release(ctx, 6))
+	expect.OK(t, s.Release(ctx, 6))
 	is(t, "drained", 6)(s.DrainPermits(ctx))
 	w.java("0", "s", "s", "drainPermits")
 	report.did("drainPermits", byGo, 1)
@@ -184,17 +179,17 @@ func TestExpirable(t *testing.T) {
 		ids := w.java("*", "e", "e", "tryAcquire", "i3")
 		is(t, "available", 1)(s.AvailablePermits(ctx))
 		is(t, "acquired", 4)(s.AcquiredPermits(ctx))
-		must(t, s.Release(ctx, id))
-		must(t, s.Release(ctx, strings.Split(ids, ",")...))
+		expect.OK(t, s.Release(ctx, id))
+		expect.OK(t, s.Release(ctx, strings.Split(ids, ",")...))
 		w.java("false", "e", "e", "tryRelease", "t"+id)
 		w.javaFails("IllegalArgumentException", "e", "e", "release", "t"+id)
 		w.java("5", "e", "e", "availablePermits")
 		report.did("ids acquired by the other are released", byGo, 4)
 
 		id, err := s.TryAcquire(ctx, redisson.NoLease)
-		must(t, err)
+		expect.OK(t, err)
 		three, err := s.TryAcquireN(ctx, 3, time.Hour)
-		must(t, err)
+		expect.OK(t, err)
 		w.java("4", "e", "e", "acquiredPermits")
 		w.java("", "e", "e", "tryAcquire", "i2") // an empty list
 		w.java("true", "e", "e", "tryRelease", "t"+id)
@@ -214,11 +209,11 @@ func TestExpirable(t *testing.T) {
 	is(t, "permits", 6)(s.Permits(ctx))
 	report.did("setPermits and addPermits", byJava, 2)
 	ids, err := s.TryAcquireN(ctx, 4, time.Hour)
-	must(t, err)
-	must(t, s.SetPermits(ctx, 3))
+	expect.OK(t, err)
+	expect.OK(t, s.SetPermits(ctx, 3))
 	w.java("-1", "e", "e", "availablePermits")
 	w.java("3", "e", "e", "getPermits")
-	must(t, s.AddPermits(ctx, 4))
+	expect.OK(t, s.AddPermits(ctx, 4))
 	w.java("7", "e", "e", "getPermits")
 	w.java("null", "e", "e", "setPermits", "i2")
 	is(t, "available", -2)(s.AvailablePermits(ctx))
@@ -230,12 +225,12 @@ func TestExpirable(t *testing.T) {
 func TestLeases(t *testing.T) {
 	w := standalone(t)
 	ctx, s := w.ctx, w.expirable("e")
-	must(t, s.SetPermits(ctx, 1))
+	expect.OK(t, s.SetPermits(ctx, 1))
 
 	for range 5 {
 		id := w.java("*", "e", "e", "tryAcquire", "l0", "l150", "u")
 		mine, err := s.Acquire(ctx, 150*time.Millisecond) // waits for Java's lease to end
-		must(t, err)
+		expect.OK(t, err)
 		w.java("false", "e", "e", "tryRelease", "t"+id)
 		report.did("a lease ends and the other's waiter gets the permit", byJava, 1)
 		id = w.java("*", "e", "e", "acquire", "l3600000", "u") // waits for ours
@@ -259,7 +254,7 @@ func TestLeases(t *testing.T) {
 		report.did("updateLeaseTime and getLeaseTime", byJava, 2)
 		is(t, "update", true)(s.UpdateLeaseTime(ctx, id, time.Millisecond))
 		id = w.java("*", "e", "e", "acquire")
-		must(t, s.Release(ctx, id))
+		expect.OK(t, s.Release(ctx, id))
 	}
 	is(t, "permits", 1)(s.Permits(ctx))
 	w.java("1", "e", "e", "availablePermits")
@@ -271,19 +266,19 @@ func TestCollectionRescuesJava(t *testing.T) {
 	w := standalone(t)
 	ctx, s := w.ctx, w.expirable("e")
 	const ended = 12000
-	must(t, w.rdb.Set(ctx, "e", 1, 0).Err())
+	expect.OK(t, w.rdb.Set(ctx, "e", 1, 0).Err())
 	members := make([]redis.Z, ended)
 	for i := range members {
 		members[i] = redis.Z{Member: fmt.Sprintf("%016d", i), Score: float64(i + 1)}
 	}
-	must(t, w.rdb.ZAdd(ctx, "{e}:timeout", members...).Err())
+	expect.OK(t, w.rdb.ZAdd(ctx, "{e}:timeout", members...).Err())
 	w.javaFails("too many results to unpack", "e", "e", "availablePermits")
 	is(t, "available", ended+1)(s.AvailablePermits(ctx))
 	for range 5 {
 		w.javaFails("too many results to unpack", "e", "e", "availablePermits")
 		id, err := s.TryAcquire(ctx, time.Hour)
-		must(t, err)
-		must(t, s.Release(ctx, id))
+		expect.OK(t, err)
+		expect.OK(t, s.Release(ctx, id))
 	}
 	w.java(strconv.Itoa(ended+1), "e", "e", "availablePermits")
 	report.did("12,000 ended leases that stop Redisson are collected", byGo, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
@@ -111,11 +112,11 @@ func TestWakingEachOther(t *testing.T) {
 			func() error { return s.AddPermits(ctx, 2) }},
 		{"setPermits wakes", "acquire", nil, func() error { return e.SetPermits(ctx, 1) }},
 	}
-	must(t, w.rdb.Set(ctx, "x", 0, 0).Err())
+	expect.OK(t, w.rdb.Set(ctx, "x", 0, 0).Err())
 	for range rounds {
 		for _, c := range goWakesJava {
 			done := w.blocked("s", "x", channel, c.method, c.args...)
-			must(t, c.wake())
+			expect.OK(t, c.wake())
 			w.join(c.what, done)
 			report.did(c.what, byGo, 1)
 			w.listeners(0, channel, false)
@@ -157,21 +158,21 @@ func TestWakingEachOtherWithIDs(t *testing.T) {
 	w := standalone(t)
 	ctx, e := w.ctx, w.expirable("e")
 	const channel, what = "redisson_sc:{e}", "a blocked acquire of an id wakes"
-	must(t, e.SetPermits(ctx, 2))
+	expect.OK(t, e.SetPermits(ctx, 2))
 	for range rounds {
 		ids, err := e.TryAcquireN(ctx, 2, redisson.NoLease)
-		must(t, err)
+		expect.OK(t, err)
 		done := w.blocked("e", "e", channel, "tryAcquire", "l60000", "l200", "u")
-		must(t, e.Release(ctx, ids[0]))
+		expect.OK(t, e.Release(ctx, ids[0]))
 		w.join(what, done)
 		report.did(what, byGo, 1)
 		w.listeners(0, channel, false)
 
 		// Java's permit ends by its lease, ours by a release; we need both.
-		must(t, e.Release(ctx, ids[1]))
+		expect.OK(t, e.Release(ctx, ids[1]))
 		ids, err = e.AcquireN(ctx, 2, redisson.NoLease)
-		must(t, err)
-		must(t, e.Release(ctx, ids...))
+		expect.OK(t, err)
+		expect.OK(t, e.Release(ctx, ids...))
 
 		held := w.java("*", "e", "e", "tryAcquire", "i2")
 		done = later(func() error { ids, err = e.AcquireN(ctx, 2, redisson.NoLease); return err })
@@ -179,7 +180,7 @@ func TestWakingEachOtherWithIDs(t *testing.T) {
 		w.java("2", "e", "e", "tryRelease", "j"+held)
 		w.join(what, done)
 		report.did(what, byJava, 1)
-		must(t, e.Release(ctx, ids...))
+		expect.OK(t, e.Release(ctx, ids...))
 		w.listeners(0, channel, false)
 	}
 }
@@ -195,9 +196,9 @@ func TestNames(t *testing.T) {
 		}
 		w.java("null", "e", name, "setPermits", "i1")
 		id, err := e.TryAcquire(w.ctx, time.Hour)
-		must(t, err)
+		expect.OK(t, err)
 		done := w.blocked("e", name, channel, "tryAcquire", "l60000", "l3600000", "u")
-		must(t, e.Release(w.ctx, id))
+		expect.OK(t, e.Release(w.ctx, id))
 		w.join(name, done)
 		is(t, "acquired", 1)(e.AcquiredPermits(w.ctx))
 		report.did("names with and without braces mean the same keys", byGo, 1)
@@ -274,7 +275,7 @@ func TestWorkersOnACounter(t *testing.T) {
 	is(t, "all back", limit)(s.AvailablePermits(w.ctx))
 
 	// The count outside of Redis has to notice a semaphore that admits one too many.
-	must(t, s.AddPermits(w.ctx, 1))
+	expect.OK(t, s.AddPermits(w.ctx, 1))
 	w.compete("rounds with one permit too many, which the test noticed", h, 200, java, golang)
 	if h.over.Load() == 0 {
 		t.Fatal("an extra permit went unnoticed: this test proves nothing")
@@ -285,7 +286,7 @@ func TestWorkersWithIDs(t *testing.T) {
 	w := standalone(t)
 	e := w.expirable("e")
 	const limit, total = 4, 4000
-	must(t, e.SetPermits(w.ctx, limit))
+	expect.OK(t, e.SetPermits(w.ctx, limit))
 	h := &truth{}
 	h.limit.Store(limit)
 	w.compete("rounds of 8 workers each side with ids, never above the limit", h, total, func() error {
@@ -348,7 +349,7 @@ func (w world) wakeOnCluster(name string, sharded bool) {
 		w.t.Helper()
 		done := later(waiter)
 		w.listeners(1, channel, sharded)
-		must(w.t, wake())
+		expect.OK(w.t, wake())
 		w.join(what, done)
 		w.listeners(0, channel, sharded)
 		report.did(what, by, 1)
@@ -364,7 +365,7 @@ func (w world) wakeOnCluster(name string, sharded bool) {
 	}
 	w.java("null", "e", name, "setPermits", "i1")
 	mine, err := e.Acquire(ctx, time.Hour)
-	must(w.t, err)
+	expect.OK(w.t, err)
 	for range 5 {
 		var theirs string
 		step(byGo, func() (err error) { theirs, err = w.j.call(ctx, "e", name, "acquire"); return },
