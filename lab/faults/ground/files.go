@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"sema"
 	"sema/engine"
 	"sema/engines/fileengine"
 	"sema/internal/protocol"
@@ -38,7 +37,7 @@ func (g *files) Link(int) Link { return Link{URL: "file://" + filepath.ToSlash(g
 
 // Settle implements Ground. A step works, and no log is locked for good.
 func (g *files) Settle(ctx context.Context) error {
-	err := g.step(ctx)
+	err := g.Link(0).step(ctx, ownName)
 	for _, path := range g.logs() {
 		if err == nil {
 			err = locked(ctx, path, func(*os.File) error { return nil })
@@ -50,29 +49,6 @@ func (g *files) Settle(ctx context.Context) error {
 // ownName is the semaphore of the ground itself.
 const ownName = "ground"
 
-// step acquires and releases, as a process that comes new.
-func (g *files) step(ctx context.Context) error {
-	e, err := fileengine.New(g.dir, nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(stepOf(ctx, e), e.Close())
-}
-
-// stepOf acquires and releases a semaphore of the ground's own.
-func stepOf(ctx context.Context, e sema.Engine) (err error) {
-	s, err := sema.New(e, ownName, 1, &sema.Options{Lease: time.Second})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	p, err := s.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return p.Release()
-}
-
 // Left implements Ground. One of some processes sweeps away what has been idle for a
 // minute, some files at a time. So the files are made to look idle, and processes
 // come until a hundred in a row have swept nothing. Of the rest the logs of semaphores that nobody
@@ -83,7 +59,7 @@ func (g *files) Left(ctx context.Context) ([]string, error) {
 		if len(names) != before {
 			before, same = len(names), 0
 		}
-		err := g.step(ctx)
+		err := g.Link(0).step(ctx, ownName)
 		if err == nil {
 			names, err = g.backdate()
 		}

@@ -1,9 +1,11 @@
 package ground
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,10 +15,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"sema"
+	"sema/engines/fileengine"
+	"sema/engines/pgengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // someOf is of how many pieces one is hit, where hitting all would only be an outage.
@@ -127,11 +135,75 @@ func networkFaults(readable, together bool, proxies func(site int) []*redistest.
 // patience is how long an own client waits for a connection or a reply.
 const patience = 2 * time.Second
 
+// Place is what a link leads to: an engine, and below it a client of Redis or a pool of PostgreSQL's, or
+// none.
+type Place struct {
+	protocol.Engine
+	RDB  redis.UniversalClient
+	pool *pgxpool.Pool
+}
+
+// Open makes the engine that a link leads to, for such a lease.
+func (l Link) Open(lease time.Duration) (*Place, error) {
+	if dir, ok := strings.CutPrefix(l.URL, "file://"); ok {
+		e, err := fileengine.New(dir, nil)
+		return &Place{Engine: e}, err
+	}
+	if strings.HasPrefix(l.URL, "postgres://") {
+		pool, err := pgxpool.New(context.Background(), l.URL)
+		if err != nil {
+			return nil, fmt.Errorf("ground: link: %w", err)
+		}
+		e, err := pgengine.New(pool, &pgengine.Options{Poll: l.Poll})
+		return &Place{Engine: e, pool: pool}, err
+	}
+	// As the program has them (cmd/sema/internal/cli).
+	o, err := l.options(max(min(3*time.Second, lease/6), 50*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	o.MaxRetries = 1
+	rdb := redis.NewUniversalClient(o)
+	e, err := redisengine.New(rdb, &redisengine.Options{Replicas: l.Replicas})
+	return &Place{Engine: e, RDB: rdb}, err
+}
+
+// Close closes the engine and what it was given.
+func (p *Place) Close() error {
+	err := p.Engine.Close()
+	if p.RDB != nil {
+		err = cmp.Or(err, p.RDB.Close())
+	}
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	return err
+}
+
+// step acquires and releases, as somebody who comes new.
+func (l Link) step(ctx context.Context, name string) (err error) {
+	at, err := l.Open(time.Minute)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.Close()) }()
+	s, err := sema.New(at, name, 1, &sema.Options{Lease: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	p, err := s.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return p.Release()
+}
+
 // Redis makes a client for the ground itself, to the servers behind a link. The
 // client repeats nothing, so its errors show the faults. The caller closes it. For
 // a link to files it returns an error.
 func (l Link) Redis() (redis.UniversalClient, error) {
-	o, err := l.Options(patience)
+	o, err := l.options(patience)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +212,9 @@ func (l Link) Redis() (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(o), nil
 }
 
-// Options are those of a client for the servers behind a link, with a dialler that
+// options are those of a client for the servers behind a link, with a dialler that
 // knows the proxies. A connection, and a reply, are waited for that long.
-func (l Link) Options(patience time.Duration) (*redis.UniversalOptions, error) {
+func (l Link) options(patience time.Duration) (*redis.UniversalOptions, error) {
 	u, err := url.Parse(l.URL)
 	if err != nil {
 		return nil, fmt.Errorf("ground: link: %w", err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engines/pgengine"
 	"sema/internal/fixture/local"
@@ -110,16 +109,6 @@ func (d *database) Link(site int) Link {
 	return l
 }
 
-// Postgres makes a pool for the server behind a link, and the options for an engine on it. The caller
-// closes it. It fails for other links.
-func (l Link) Postgres(ctx context.Context) (*pgxpool.Pool, *pgengine.Options, error) {
-	pool, err := pgxpool.New(ctx, l.URL)
-	if err != nil {
-		return nil, nil, fmt.Errorf("ground: link: %w", err)
-	}
-	return pool, &pgengine.Options{Poll: l.Poll}, nil
-}
-
 func (d *database) stop() {
 	for _, s := range []*local.Server{d.pooler, d.standby, d.primary} {
 		if s != nil {
@@ -160,16 +149,7 @@ func (d *database) Settle(ctx context.Context) error {
 func (d *database) reached(ctx context.Context, site int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pool, o, err := d.Link(site).Postgres(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	e, err := pgengine.New(pool, o)
-	if err != nil {
-		return err
-	}
-	return errors.Join(stepOf(ctx, e), e.Close())
+	return d.Link(site).step(ctx, ownName)
 }
 
 // whole reports nil if the primary takes writes, and its standby, where it has one, follows.

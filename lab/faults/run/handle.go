@@ -11,6 +11,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/fixture/history"
+	"sema/lab/faults/ground"
 )
 
 // permit is what a holder has: a *sema.Permit, or what an original gives.
@@ -60,17 +61,17 @@ type holding struct {
 // observer is told of one that waits names no caller; when it came says which.
 const apart = time.Millisecond
 
-func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) {
+func (w *worker) handle(at *ground.Place, i int, s history.Semaphore) (*handle, error) {
 	h := &handle{w: w, sem: i, about: s, holding: map[holding]int64{}}
 	bug := plantedBug(w.Planted)
 	if bug != nil && bug.original != nil {
-		return h, h.original(at.rdb, bug)
+		return h, h.original(at.RDB, bug)
 	}
 	o := semaphoreOptions(s)
 	o.Observer = sema.Observer{Queued: h.queued, Lost: h.lost}
 	e := sema.Engine(at)
 	if bug != nil {
-		e = &lyingEngine{place: at, bug: bug, seed: w.Seed}
+		e = &lyingEngine{Place: at, bug: bug, seed: w.Seed}
 	}
 	sem, err := sema.New(e, s.Name, s.Limit, o)
 	if err != nil {

@@ -9,24 +9,25 @@ import (
 
 	"sema/engine"
 	"sema/internal/protocol"
+	"sema/lab/faults/ground"
 )
 
 // lyingEngine is an engine with a planted bug.
 type lyingEngine struct {
-	*place
+	*ground.Place
 	bug  *planted
 	seed uint64
 }
 
 // Open implements sema.Engine.
 func (e *lyingEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
-	s := &lyingSession{bug: e.bug, at: e.place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}, favoured: e.seed%2 == 0}
+	s := &lyingSession{bug: e.bug, at: e.Place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}, favoured: e.seed%2 == 0}
 	told := notify
 	if e.bug.notify != nil {
 		told = func(n protocol.Notification) { e.bug.notify(s, n, notify) }
 	}
 	var err error
-	s.Session, err = e.place.Open(name, who, told)
+	s.Session, err = e.Place.Open(name, who, told)
 	return s, err
 }
 
@@ -34,7 +35,7 @@ func (e *lyingEngine) Open(name string, who engine.Client, notify func(protocol.
 type lyingSession struct {
 	protocol.Session
 	bug      *planted
-	at       *place
+	at       *ground.Place
 	name     string
 	favoured bool
 
@@ -94,11 +95,11 @@ func (s *lyingSession) counter(ctx context.Context, id engine.ID) int64 {
 		return token
 	}
 	key := "planted:" + s.name
-	n, err := s.at.rdb.Incr(ctx, key).Result()
+	n, err := s.at.RDB.Incr(ctx, key).Result()
 	if err != nil {
 		return 0
 	}
-	s.at.rdb.Expire(ctx, key, time.Minute)
+	s.at.RDB.Expire(ctx, key, time.Minute)
 	s.remember(id, n)
 	return n
 }

@@ -161,7 +161,7 @@ var plantedBugs = []planted{
 	}},
 	{name: "a key that stays for ever", promise: history.PromiseLeak, before: func(s *lyingSession, ctx context.Context) error {
 		if s.once(50) {
-			if err := s.at.rdb.Set(ctx, fmt.Sprintf("sema:{%s}:planted", s.name), 1, 0).Err(); err != nil {
+			if err := s.at.RDB.Set(ctx, fmt.Sprintf("sema:{%s}:planted", s.name), 1, 0).Err(); err != nil {
 				return &engine.Error{Op: "step", Temporary: true, Err: err}
 			}
 		}

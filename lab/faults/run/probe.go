@@ -44,7 +44,7 @@ func (r *round) probe(ctx context.Context) error {
 }
 
 func (r *round) probeAll(ctx context.Context) (err error) {
-	at, err := open(r.ground.Link(0), r.crew.lease)
+	at, err := r.ground.Link(0).Open(r.crew.lease)
 	if err != nil {
 		return err
 	}
