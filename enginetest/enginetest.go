@@ -317,6 +317,23 @@ func (e *env) release(all ...*permit) {
 	}
 }
 
+// turns acquires, lets a permit be looked at and releases, so many times or until it fails. Unlike
+// acquire it is for goroutines of a test.
+func (e *env) turns(rounds int, s *semaphore, look func(*permit), options ...sema.AcquireOption) {
+	e.Helper()
+	for range rounds {
+		p, err := s.Acquire(e.ctx(), options...)
+		if err == nil {
+			look(p)
+			err = p.Release()
+		}
+		if err != nil {
+			e.Error(err)
+			return
+		}
+	}
+}
+
 // waiter is an acquisition in the background.
 type waiter struct {
 	got    chan *permit // the permit, or nil

@@ -48,12 +48,7 @@ var fencingTests = []test{
 		for range 2 * limit {
 			s := e.sem(limit, o)
 			all.Go(func() {
-				for range rounds {
-					p, err := s.Acquire(e.ctx())
-					if err != nil {
-						e.Error(err)
-						return
-					}
+				e.turns(rounds, s, func(p *permit) {
 					mu.Lock()
 					if p.Slot() < 0 || p.Slot() >= limit || taken[p.Slot()] || p.Token() <= last[p.Slot()] {
 						e.Errorf("slot %d, token %d: taken %v, last tokens %v", p.Slot(), p.Token(), taken, last)
@@ -63,10 +58,7 @@ var fencingTests = []test{
 					mu.Lock()
 					taken[p.Slot()] = false
 					mu.Unlock()
-					if err := p.Release(); err != nil {
-						e.Error(err)
-					}
-				}
+				})
 			})
 		}
 		all.Wait()

@@ -74,22 +74,14 @@ var keepTests = []test{
 		var all sync.WaitGroup
 		for _, s := range []*semaphore{a, a, a, b, b, b} {
 			all.Go(func() {
-				for range 50 {
-					p, err := s.Acquire(e.ctx())
-					if err != nil {
-						e.Error(err)
-						return
-					}
+				e.turns(50, s, func(p *permit) {
 					mu.Lock()
 					if p.Token() <= last {
 						e.Errorf("token %d after %d", p.Token(), last)
 					}
 					last = p.Token()
 					mu.Unlock()
-					if err := p.Release(); err != nil {
-						e.Error(err)
-					}
-				}
+				})
 			})
 		}
 		all.Wait()

@@ -229,17 +229,11 @@ var pathTests = []test{
 			s := e.sem(limit, &sema.Options{Caps: sema.Caps{org, user}, Keep: 5 * time.Millisecond})
 			for i, names := range []string{"acme/a", "acme/b/x", "acme/b/y", "acme", "beta/a", "beta/a", "gamma"} {
 				all.Go(func() {
-					for range 6 {
-						n := 1 + (c+i)%2
-						p, err := s.Acquire(e.ctx(), path(names), sema.Weight(n))
-						if err != nil {
-							e.Errorf("%s: %v", names, err)
-							return
-						}
+					n := 1 + (c+i)%2
+					e.turns(6, s, func(*permit) {
 						count(names, n)
 						count(names, -n)
-						e.ok(p.Release())
-					}
+					}, path(names), sema.Weight(n))
 				})
 			}
 		}

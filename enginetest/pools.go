@@ -355,16 +355,10 @@ var poolTests = []test{
 					}
 				}
 				all.Go(func() {
-					for range 6 {
-						p, err := s.Acquire(e.ctx(), options...)
-						if err != nil {
-							e.Errorf("%v: %v", takes, err)
-							return
-						}
+					e.turns(6, s, func(*permit) {
 						count(takes, 1)
 						count(takes, -1)
-						e.ok(p.Release())
-					}
+					}, options...)
 				})
 			}
 		}
