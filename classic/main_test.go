@@ -14,7 +14,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-var update = flag.Bool("update", false, "write what this run measures to testdata, docs/data/classic.md and docs/classic-skew.svg")
+var update = flag.Bool("update", false, "write what this run measures to testdata and docs/data/classic.md")
 
 // Tests wait for servers more than they compute.
 func TestMain(m *testing.M) {
