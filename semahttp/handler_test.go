@@ -305,9 +305,7 @@ func TestTheHandlerHoldsWhileItRuns(t *testing.T) {
 			}
 		})
 		_ = answer(h, t.Context())
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held after it returned", n)
-		}
+		nothingHeld(t, sem)
 		func() {
 			defer func() {
 				if recover() != http.ErrAbortHandler {
@@ -316,9 +314,7 @@ func TestTheHandlerHoldsWhileItRuns(t *testing.T) {
 			}()
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/panic", nil))
 		}()
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held after a panic", n)
-		}
+		nothingHeld(t, sem)
 	})
 }
 
@@ -440,9 +436,7 @@ func TestMiddlewareBetween(t *testing.T) {
 			http.ResponseWriter
 			http.Hijacker
 		}{httptest.NewRecorder(), http.NewResponseController(httptest.NewRecorder())}, httptest.NewRequest(http.MethodGet, "/", nil))
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held", n)
-		}
+		nothingHeld(t, sem)
 	})
 }
 

@@ -47,6 +47,14 @@ func used(t testing.TB, s *sema.Semaphore) int {
 	return st.Used
 }
 
+// nothingHeld checks that all of a semaphore is free.
+func nothingHeld(t testing.TB, s *sema.Semaphore) {
+	t.Helper()
+	if n := used(t, s); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
 // waiters is how many wait.
 func waiters(t testing.TB, s *sema.Semaphore) int {
 	t.Helper()

@@ -182,9 +182,7 @@ func TestATimeoutHandlerBelongsOutside(t *testing.T) {
 		}
 		close(leave)
 		synctest.Wait()
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held", n)
-		}
+		nothingHeld(t, sem)
 		expect.OK(t, sem.Close())
 	})
 }

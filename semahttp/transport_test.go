@@ -91,14 +91,10 @@ func TestNothingIsHeldOnceReadOrCloseReturned(t *testing.T) {
 		for range 20 {
 			resp := get(t, tr, expect.Within(t), u)
 			_ = read(t, resp.Body)
-			if n := used(t, sem); n != 0 {
-				t.Fatalf("%d held after the end was read", n)
-			}
+			nothingHeld(t, sem)
 			resp = get(t, tr, expect.Within(t), u)
 			expect.OK(t, resp.Body.Close())
-			if n := used(t, sem); n != 0 {
-				t.Fatalf("%d held after Close", n)
-			}
+			nothingHeld(t, sem)
 			if _, err := resp.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 				t.Fatalf("reading after Close: %v", err)
 			}
@@ -157,9 +153,7 @@ func TestABodyThatNobodyClosesIsFound(t *testing.T) {
 		t.Errorf("told %+v, want %+v", a, want)
 	}
 	<-gone
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
+	nothingHeld(t, sem)
 }
 
 func TestALostPermitCancelsTheRequest(t *testing.T) {
@@ -344,9 +338,7 @@ func TestHTTP2(t *testing.T) {
 	dropped = nil
 	collectUntil(t, "the dropped one is found", func() bool { return len(told) == 1 })
 	<-gone
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
+	nothingHeld(t, sem)
 }
 
 func TestAPanicBelowReleases(t *testing.T) {
@@ -357,9 +349,7 @@ func TestAPanicBelowReleases(t *testing.T) {
 			defer func() { _ = recover() }()
 			_, _ = tr.RoundTrip(request(t, expect.Within(t), "http://example.org"))
 		}()
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held", n)
-		}
+		nothingHeld(t, sem)
 	})
 }
 

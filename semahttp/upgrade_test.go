@@ -81,9 +81,7 @@ func TestAnUpgradedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
 			t.Fatalf("%d held", n)
 		}
 		expect.OK(t, resp.Body.Close())
-		if n := used(t, sem); n != 0 {
-			t.Errorf("%d held after Close", n)
-		}
+		nothingHeld(t, sem)
 	})
 }
 
@@ -115,9 +113,7 @@ func TestAnUpgradedConnectionThatNobodyClosesIsFound(t *testing.T) {
 		say(t, rw)
 	}()
 	collectUntil(t, "the connection is found", func() bool { return len(told) == 1 })
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
+	nothingHeld(t, sem)
 }
 
 // throughProxy is echo behind a reverse proxy that is limited on both sides.
@@ -204,9 +200,7 @@ func TestAHijackedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
 	}
 	expect.OK(t, server.Close())
 	expect.OK(t, server.Close())
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held after Close", n)
-	}
+	nothingHeld(t, sem)
 }
 
 func TestAHijackedConnectionEndsWithItsPermit(t *testing.T) {
@@ -244,7 +238,5 @@ func TestAHijackedConnectionThatNobodyClosesIsFound(t *testing.T) {
 	if all, err := io.ReadAll(client); err != nil || string(all) != "hi\n" {
 		t.Errorf("the client read %q, %v; want it closed", all, err)
 	}
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
+	nothingHeld(t, sem)
 }

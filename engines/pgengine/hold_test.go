@@ -3,7 +3,6 @@
 package pgengine_test
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -40,7 +39,6 @@ func TestHold(t *testing.T) {
 	expect.Until(t, "a waiter", func() bool { return len(stateOf(t, first, "x").Waiters) == 1 })
 
 	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
 	tx, err := c.Begin(expect.Within(t))
 	expect.OK(t, err)
 	expect.OK(t, first.Hold(expect.Within(t), tx, held))
@@ -49,7 +47,7 @@ func TestHold(t *testing.T) {
 	defer func() { _ = operator.Close() }()
 	released := make(chan error, 1)
 	go func() { released <- operator.Release(expect.Within(t), held.ID()) }()
-	waitsForLock(t, s)
+	waitForLock(t, s, 1)
 	committed.Store(true)
 	expect.OK(t, tx.Commit(expect.Within(t)))
 	expect.OK(t, <-released)
@@ -70,7 +68,6 @@ func TestHoldOfALostPermit(t *testing.T) {
 	held, err := semAt(t, e, "a").Acquire(expect.Within(t))
 	expect.OK(t, err)
 	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
 	hold := func(e *pgengine.Engine) error {
 		return pgx.BeginFunc(expect.Within(t), c, func(tx pgx.Tx) error { return e.Hold(expect.Within(t), tx, held) })
 	}
@@ -85,14 +82,13 @@ func TestHoldOfALostPermit(t *testing.T) {
 	expect.Is(t, hold(e), sema.ErrReleased)
 }
 
-// waitsForLock returns when a transaction waits for a lock.
-func waitsForLock(tb testing.TB, s *server) {
+// waitForLock returns when so many transactions wait for a lock.
+func waitForLock(tb testing.TB, s *server, many int) {
 	tb.Helper()
 	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	expect.Until(tb, "a waiting transaction", func() bool {
+	expect.Until(tb, "waiting transactions", func() bool {
 		n := 0
 		expect.OK(tb, c.QueryRow(expect.Within(tb), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
-		return n > 0
+		return n >= many
 	})
 }

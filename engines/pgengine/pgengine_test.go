@@ -171,7 +171,6 @@ func TestErrorHints(t *testing.T) {
 		}
 	}
 	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
 	_, err = c.Exec(expect.Within(t), "PREPARE p AS SELECT 1")
 	expect.OK(t, err)
 	if _, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1"); !strings.Contains(pgengine.Hint(err), "exec_mode") {

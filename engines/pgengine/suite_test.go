@@ -174,7 +174,20 @@ func (s *server) connect() *pgx.Conn {
 	s.tb.Helper()
 	c, err := pgx.Connect(expect.Within(s.tb), s.url())
 	expect.OK(s.tb, err)
+	s.tb.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
+}
+
+// lock locks the row of every semaphore until unlock is called.
+func (s *server) lock() (unlock func()) {
+	s.tb.Helper()
+	c := s.connect()
+	do := func(sql string) {
+		_, err := c.Exec(expect.Within(s.tb), sql)
+		expect.OK(s.tb, err)
+	}
+	do("BEGIN; SELECT FROM sema_state FOR UPDATE")
+	return func() { do("ROLLBACK") }
 }
 
 // start restarts the server. Processes of the previous run may prevent that for a moment.

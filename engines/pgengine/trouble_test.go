@@ -90,10 +90,7 @@ func TestARowThatStaysLocked(t *testing.T) {
 	stall.Run(t, func(t *stall.Case) {
 		s := startServer(t)
 		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
-		c := s.connect()
-		defer func() { _ = c.Close(context.Background()) }()
-		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-		expect.OK(t, err)
+		s.lock()
 		var all sync.WaitGroup
 		for range 3 { // one waits for the row, the others in the queue behind it
 			all.Go(func() {
@@ -133,10 +130,7 @@ func TestUpdatesOfARowAreQueued(t *testing.T) {
 			expect.OK(t, err)
 			stores[i] = store
 		}
-		c := s.connect()
-		defer func() { _ = c.Close(context.Background()) }()
-		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-		expect.OK(t, err)
+		unlock := s.lock()
 		had := make(chan int, processes)
 		var all sync.WaitGroup
 		for i, store := range stores {
@@ -149,14 +143,9 @@ func TestUpdatesOfARowAreQueued(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			expect.Until(t, "one more waiting update", func() bool {
-				waiting := 0
-				expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
-				return waiting == i+1
-			})
+			waitForLock(t, s, i+1)
 		}
-		_, err = c.Exec(expect.Within(t), "ROLLBACK")
-		expect.OK(t, err)
+		unlock()
 		all.Wait()
 		for want := range processes {
 			if got := <-had; got != want {
@@ -283,16 +272,12 @@ func TestStatementTimeout(t *testing.T) {
 	s := startServer(t)
 	e := engineAt(t, addressAs(t, s, "hasty", "statement_timeout = '500ms'"), nil)
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-	expect.OK(t, err)
+	unlock := s.lock()
 	var failed *engine.Error
 	if err := step(t, e); !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "statement_timeout") {
 		t.Errorf("%#v", err)
 	}
-	_, err = c.Exec(expect.Within(t), "ROLLBACK")
-	expect.OK(t, err)
+	unlock()
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
 }
 
@@ -338,10 +323,7 @@ func TestManyProcessesWantOneRow(t *testing.T) {
 	const processes = 300
 	s := startServer(t, "-c", "max_connections=400", "-c", "deadlock_timeout=200ms", "-c", "log_lock_waits=on", "-c", "logging_collector=on")
 	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-	expect.OK(t, err)
+	unlock := s.lock()
 	var all, ready sync.WaitGroup
 	var served atomic.Int64
 	ready.Add(processes)
@@ -361,21 +343,16 @@ func TestManyProcessesWantOneRow(t *testing.T) {
 		}
 		t.Error("an update did not succeed")
 	}
-	waiting := func() (n int) {
-		expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").Scan(&n))
-		return n
-	}
 	for range processes {
 		all.Go(func() { update(false) })
 	}
 	ready.Wait()
-	expect.Until(t, "a queue", func() bool { return waiting() > processes/2 })
+	waitForLock(t, s, processes/2)
 	ready.Add(1)
 	all.Go(func() { update(true) })
 	ready.Wait()
-	expect.Until(t, "a queue again", func() bool { return waiting() > processes/2 })
-	_, err = c.Exec(expect.Within(t), "ROLLBACK")
-	expect.OK(t, err)
+	waitForLock(t, s, processes/2)
+	unlock()
 	all.Wait()
 	logs, err := filepath.Glob(filepath.Join(s.Dir, "data", "log", "*"))
 	expect.OK(t, err)
