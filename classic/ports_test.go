@@ -141,8 +141,7 @@ func TestUnitsMustBeTheSame(t *testing.T) {
 // and when it takes a lease for ended.
 func TestScoreUnitOfAllTypes(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	rdb := srv.Client()
+	rdb := redistest.Start(t).Client()
 	for _, v := range variants {
 		if !v.clock {
 			continue

@@ -303,8 +303,7 @@ func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 // TestCluster uses names with the hash tag that the package comment asks for.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	rdb := c.Client()
+	rdb := redistest.StartCluster(t, 3).Client()
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			name := "{" + strings.ReplaceAll(v.name, " ", "") + "}"

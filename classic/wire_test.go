@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )
 
@@ -21,9 +22,7 @@ import (
 func monitor(t *testing.T, srv *redistest.Server) func() []string {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	lines := bufio.NewScanner(conn)
 	if _, err := fmt.Fprint(conn, "MONITOR\r\n"); err != nil || !lines.Scan() {
@@ -34,9 +33,7 @@ func monitor(t *testing.T, srv *redistest.Server) func() []string {
 	return func() []string {
 		marks++
 		mark := fmt.Sprintf("mark-%d", marks)
-		if err := rdb.Echo(t.Context(), mark).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.Echo(t.Context(), mark).Err())
 		var seen []string
 		for lines.Scan() {
 			if strings.Contains(lines.Text(), mark) {
@@ -75,7 +72,7 @@ func TestWire(t *testing.T) {
 	clock := newHandClock()
 	o := Options{Clock: clock.now, Wait: 1}
 
-	expect := func(t *testing.T, what string, ids []string, want ...string) {
+	sent := func(t *testing.T, what string, ids []string, want ...string) {
 		t.Helper()
 		got := seen()
 		for i := range got {
@@ -91,9 +88,7 @@ func TestWire(t *testing.T) {
 	}
 	start := func(t *testing.T, name string) Semaphore {
 		t.Helper()
-		if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.FlushDB(t.Context()).Err())
 		for _, v := range variants {
 			if v.name == name {
 				sem := v.new(t, rdb, 1, o)
@@ -131,68 +126,68 @@ func TestWire(t *testing.T) {
 	t.Run("Lock", func(t *testing.T) {
 		sem := start(t, "Lock")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id}, "set lock:sem ID1 nx", "expire lock:sem 10")
+		sent(t, "acquire", []string{id}, "set lock:sem ID1 nx", "expire lock:sem 10")
 		mustNot(t, sem)
-		expect(t, "refused", []string{id}, "set lock:sem UUID nx", "get lock:sem", "ttl lock:sem")
+		sent(t, "refused", []string{id}, "set lock:sem UUID nx", "get lock:sem", "ttl lock:sem")
 		layout(t, map[string]string{"lock:sem": "string " + id + " lease"})
 		release(t, sem, id, true)
-		expect(t, "release", nil, lockGive...)
+		sent(t, "release", nil, lockGive...)
 	})
 	t.Run("Lock Lua", func(t *testing.T) {
 		sem := start(t, "Lock Lua")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id}, "evalsha SHA 1 lock:sem 10 ID1")
+		sent(t, "acquire", []string{id}, "evalsha SHA 1 lock:sem 10 ID1")
 		layout(t, map[string]string{"lock:sem": "string " + id + " lease"})
 		release(t, sem, id, true)
-		expect(t, "release", []string{id}, "evalsha SHA 1 lock:sem ID1")
+		sent(t, "release", []string{id}, "evalsha SHA 1 lock:sem ID1")
 	})
 	t.Run("Basic", func(t *testing.T) {
 		sem := start(t, "Basic")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id},
+		sent(t, "acquire", []string{id},
 			"multi", "zremrangebyscore sem -inf "+over, "zadd sem "+at+" ID1", "zrank sem ID1", "exec")
 		layout(t, map[string]string{"sem": "zset " + id + " " + at})
 		release(t, sem, id, true)
-		expect(t, "release", []string{id}, "zrem sem ID1")
+		sent(t, "release", []string{id}, "zrem sem ID1")
 	})
 	t.Run("Fair", func(t *testing.T) {
 		sem := start(t, "Fair")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id}, slices.Concat(fairTry, fairAdd("ID1", 1))...)
+		sent(t, "acquire", []string{id}, slices.Concat(fairTry, fairAdd("ID1", 1))...)
 		mustNot(t, sem)
-		expect(t, "refused", nil, slices.Concat(fairTry, fairAdd("UUID", 2), fairRemove("UUID"))...)
+		sent(t, "refused", nil, slices.Concat(fairTry, fairAdd("UUID", 2), fairRemove("UUID"))...)
 		layout(t, map[string]string{
 			"sem": "zset " + id + " " + at, "sem:owner": "zset " + id + " 1", "sem:counter": "string 2",
 		})
 		refresh(t, sem, id, true)
-		expect(t, "refresh", []string{id}, "zadd sem "+at+" ID1")
+		sent(t, "refresh", []string{id}, "zadd sem "+at+" ID1")
 		release(t, sem, id, true)
-		expect(t, "release", []string{id}, fairRemove("ID1")...)
+		sent(t, "release", []string{id}, fairRemove("ID1")...)
 		refresh(t, sem, id, false)
-		expect(t, "refresh of a lost one", []string{id}, slices.Concat([]string{"zadd sem " + at + " ID1"}, fairRemove("ID1"))...)
+		sent(t, "refresh of a lost one", []string{id}, slices.Concat([]string{"zadd sem " + at + " ID1"}, fairRemove("ID1"))...)
 		layout(t, map[string]string{"sem:counter": "string 2"})
 	})
 	t.Run("Locked", func(t *testing.T) {
 		sem := start(t, "Locked")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id}, slices.Concat(lockTake, fairTry, fairAdd("ID1", 1), lockGive)...)
+		sent(t, "acquire", []string{id}, slices.Concat(lockTake, fairTry, fairAdd("ID1", 1), lockGive)...)
 		layout(t, map[string]string{
 			"sem": "zset " + id + " " + at, "sem:owner": "zset " + id + " 1", "sem:counter": "string 1",
 		})
 		release(t, sem, id, true)
-		expect(t, "release", []string{id}, fairRemove("ID1")...)
+		sent(t, "release", []string{id}, fairRemove("ID1")...)
 	})
 	t.Run("Scripted", func(t *testing.T) {
 		sem := start(t, "Scripted")
 		id := must(t, sem)
-		expect(t, "acquire", []string{id}, "evalsha SHA 1 sem "+over+" 1 "+at+" ID1")
+		sent(t, "acquire", []string{id}, "evalsha SHA 1 sem "+over+" 1 "+at+" ID1")
 		mustNot(t, sem)
 		seen()
 		layout(t, map[string]string{"sem": "zset " + id + " " + at})
 		refresh(t, sem, id, true)
-		expect(t, "refresh", []string{id}, "evalsha SHA 1 sem ID1 "+at)
+		sent(t, "refresh", []string{id}, "evalsha SHA 1 sem ID1 "+at)
 		release(t, sem, id, true)
-		expect(t, "release", []string{id}, "zrem sem ID1")
+		sent(t, "release", []string{id}, "zrem sem ID1")
 	})
 	t.Run("Clockless", func(t *testing.T) {
 		for _, name := range []string{"Clockless", "Clockless Lua"} {

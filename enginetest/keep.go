@@ -187,15 +187,10 @@ var keepTests = []test{
 		h := &history.Holds{}
 		line := &cutEngine{Engine: e.store.Client(e)}
 		lost, o := e.semOn(line, limit, &sema.Options{Lease: short, Keep: short / 6}), &sema.Options{Lease: short}
-		stop := make(chan struct{})
+		var stop atomic.Bool
 		var all sync.WaitGroup
 		use := func(s *semaphore, served func()) {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !stop.Load() {
 				hold := history.Hold{Call: e.now(), Slot: -1, Weight: 1, Faulty: s == lost}
 				p, err := s.Acquire(e.ctx())
 				if err != nil {
@@ -233,7 +228,7 @@ var keepTests = []test{
 		line.cut.Store(false)
 		before := h.Len()
 		e.until(func() bool { return h.Len() > before+20 })
-		close(stop)
+		stop.Store(true)
 		all.Wait()
 		e.judge(h, limit, short)
 	}},

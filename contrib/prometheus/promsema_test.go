@@ -25,13 +25,19 @@ import (
 	"sema/server"
 )
 
+// must ends the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // busy is a recorder that has seen everything.
 func busy(t *testing.T) *metrics.Recorder {
 	t.Helper()
 	r, err := metrics.NewRecorder(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := r.Observer()
 	for _, name := range []string{"llm", "a \"quoted\"\nname\\ with everything, {} # 1 \u2603", strings.Repeat("x", 255)} {
 		for _, d := range []time.Duration{-time.Microsecond, 0, time.Millisecond, 333 * time.Millisecond, time.Second, 100 * time.Hour} {
@@ -64,9 +70,7 @@ func gather(t *testing.T, sources ...metrics.Source) []*dto.MetricFamily {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(promsema.Collector(sources...))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return families
 }
 
@@ -75,9 +79,7 @@ func gather(t *testing.T, sources ...metrics.Source) []*dto.MetricFamily {
 func TestTextIsWhatTheClientGathers(t *testing.T) {
 	r := busy(t)
 	var text strings.Builder
-	if err := metrics.WriteText(t.Context(), &text, r, gauges()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metrics.WriteText(t.Context(), &text, r, gauges()))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	parsed, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
 	if err != nil {
@@ -115,9 +117,7 @@ func TestTextIsWhatTheClientGathers(t *testing.T) {
 
 func TestNamesFollowThePractice(t *testing.T) {
 	problems, err := testutil.CollectAndLint(promsema.Collector(busy(t), gauges()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -188,35 +188,27 @@ func Example() {
 func TestServersFigures(t *testing.T) {
 	e := memengine.New()
 	s, err := server.New(e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close(); _ = e.Close() })
 	put := httptest.NewRequest("PUT", "http://localhost/v1/semaphores/x/permits/a", strings.NewReader(`{"limit":1}`))
 	put.Header.Set("Content-Type", "application/json")
 	s.ServeHTTP(httptest.NewRecorder(), put)
 	var text strings.Builder
-	if err := metrics.WriteText(t.Context(), &text, s, metrics.Process()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metrics.WriteText(t.Context(), &text, s, metrics.Process()))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	parsed, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text.String())
 	}
 	problems, err := testutil.CollectAndLint(promsema.Collector(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	theirs, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kinds := map[string]string{}
 	for _, f := range theirs {
 		kinds[f.GetName()] = f.GetType().String()

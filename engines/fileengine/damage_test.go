@@ -123,8 +123,7 @@ func TestReplacedLogCounts(t *testing.T) {
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	expect.OK(t, os.Remove(logOf(dir)))
-	b := openUser(t, openEngine(t, dir), "x", 1)
-	b.take(t) // above the limit, until a's next renewal
+	openUser(t, openEngine(t, dir), "x", 1).take(t) // above the limit, until a's next renewal
 	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Gone {
 		t.Errorf("renewal: status %v", got)
 	}

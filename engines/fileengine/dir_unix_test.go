@@ -28,8 +28,7 @@ func TestDirectoryOfOneUser(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
-	u := openUser(t, openEngine(t, dir), "x", 1)
-	u.take(t)
+	openUser(t, openEngine(t, dir), "x", 1).take(t)
 	if got := mode(t, dir); got != fs.ModeDir|0o700 {
 		t.Errorf("directory: %v", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,21 +54,12 @@ func TestScriptsAreForgotten(t *testing.T) {
 	flush()
 	expect.OK(t, p.Release())
 
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				p, err := s.Acquire(ctx)
-				if err == nil {
-					err = p.Release()
-				}
-				if err != nil {
+			for !stop.Load() {
+				if err := s.Do(ctx, func(context.Context) error { return nil }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -77,7 +69,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 	for range 100 {
 		flush()
 	}
-	close(stop)
+	stop.Store(true)
 	workers.Wait()
 	wholeLimit(t, s, 2)
 }

@@ -60,8 +60,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	expect.OK(t, c.Release())
 	expect.OK(t, a.Release())
 	check("the last release")
-	newest := openSem(t, e, "z", 3, nil)
-	expect.OK(t, acquire(t, newest).Release())
+	expect.OK(t, acquire(t, openSem(t, e, "z", 3, nil)).Release())
 	check("a newer limit")
 
 	// All keys of an idle semaphore expire: after little more than two leases

@@ -214,8 +214,7 @@ func TestReplicasInACluster(t *testing.T) {
 		info, err := follows.Info(expect.Within(t), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
-	held := acquire(t, s)
-	expect.OK(t, held.Release())
+	expect.OK(t, acquire(t, s).Release())
 }
 
 // BenchmarkReplicas measures the cost of the option: for an acquisition with

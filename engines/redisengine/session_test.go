@@ -226,8 +226,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 func TestThousandsInOneCall(t *testing.T) {
 	t.Parallel()
 	const n = 9000
-	server := redistest.Start(t)
-	s := session(t, patientAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, redistest.Start(t).Addr()), "x")
 	call := func(kind protocol.Kind, lease time.Duration) (all []protocol.Request) {
 		for i := range n {
 			r := s.request(kind, uint64(i), lease)
@@ -278,8 +277,7 @@ func TestThousandsInOneCall(t *testing.T) {
 // overtake an earlier heavy one, whether it may wait or not.
 func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	e := patientAt(t, server.Addr())
+	e := patientAt(t, redistest.Start(t).Addr())
 	ask := func(d *direct, number uint64, weight int, wait bool) protocol.Request {
 		r := d.request(protocol.Ask, number, time.Minute)
 		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait
