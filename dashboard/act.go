@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"sema"
@@ -25,38 +27,63 @@ type kind struct {
 	button string
 	title  func(access.Record) string
 	note   func(access.Record, engine.State) string
+	fields func(access.Record, engine.State, url.Values) []field // what there is to fill in; nil: nothing
 	do     func(context.Context, *sema.Operator, access.Record) error
 	undo   func(access.Record, engine.State) (says string, back url.Values) // nil: nothing undoes it
 	done   string
 	danger bool
 }
 
+// field is one that somebody fills in. The first has the focus.
+type field struct {
+	Name, Label, Type, Value, Hint, Title, Pattern string
+	Min, Max                                       int // of a number
+	Required                                       bool
+}
+
+// filled is a number in a field; 0 leaves it empty.
+func filled(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
 var kinds = map[string]kind{
 	"limit": {
-		button: "Set the limit",
+		button: "Set",
 		title: func(x access.Record) string {
-			if x.Caps != nil {
-				return fmt.Sprintf("Set the limit to %d, with %s?", x.Limit, capsOf(x.Caps))
+			for pool := range x.Pools.All() {
+				return "Change how much there is of " + pool
 			}
-			return fmt.Sprintf("Set the limit to %d?", x.Limit)
+			return "Change the limit"
 		},
 		note: func(x access.Record, st engine.State) string {
-			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
-			if x.Caps != nil {
-				note += fmt.Sprintf(" Keys without a cap of their own have %s now.", capsOf(listOf(st.Caps)))
+			for pool := range x.Pools.All() {
+				return fmt.Sprintf("It is %d now, and %d held. It holds for all programs. Less of it takes no permit away: its waiters wait until enough came back. 0 ends the pool.", poolOf(st, pool).Limit, poolOf(st, pool).Used)
 			}
-			if x.Limit < st.Used {
-				note += " Nobody loses a permit: nothing is granted until less than the new limit is held."
+			return fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset. "+
+				"Under a smaller one nobody loses a permit, and waiters that weigh more than it fail.", st.Limit, st.Used)
+		},
+		fields: func(x access.Record, st engine.State, v url.Values) []field {
+			number := field{Type: "number", Max: engine.MaxLimit, Required: true}
+			for pool := range x.Pools.All() {
+				number.Name, number.Label, number.Value = "amount", "Amount", cmp.Or(v.Get("amount"), strconv.Itoa(poolOf(st, pool).Limit))
+				return []field{number}
 			}
-			for _, w := range st.Waiters {
-				if w.Weight > x.Limit {
-					return note + " Waiters that weigh more than the new limit fail."
-				}
+			number.Name, number.Label, number.Value, number.Min = "limit", "Limit", cmp.Or(filled(x.Limit), strconv.Itoa(st.Limit)), 1
+			list := []field{number}
+			if view.Keyed(st) {
+				list = append(list, field{Name: "caps", Label: "Caps of keys", Type: "text", Value: cmp.Or(v.Get("caps"), view.CapsText(st.Caps)), Pattern: ` *(\d+|-) *(, *(\d+|-) *){0,2}`,
+					Title: "For keys of one name, of two, of three, with commas between: 20,4. - is no cap."})
 			}
-			return note
+			if v.Get("of") == "caps" {
+				slices.Reverse(list)
+			}
+			return list
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
-			rule := sema.Rule{Limit: x.Limit}
+			rule := sema.Rule{Limit: x.Limit, Pools: x.Pools}
 			for i, n := range x.Caps {
 				if n != nil {
 					rule.Caps[i] = cmp.Or(*n, sema.MaxLimit)
@@ -145,33 +172,36 @@ func actAddress(do, name string, on ...string) string {
 	return "act?" + v.Encode()
 }
 
-// actions are what can be done to a semaphore as it is, but for the limit,
-// which has a form.
-func actions(name string, st engine.State) []link {
-	pause := "pause"
+// actions are what can be done to a semaphore as it is, the usual one first. A value has its own beside it.
+func actions(name string, st engine.State) (list []link) {
+	keys := []string{"pause", "set-key"}
 	if st.Paused {
-		pause = "unpause"
+		keys[0] = "unpause"
 	}
-	keys := []string{pause}
 	if st.Pinned {
 		keys = append(keys, "unset-limit")
 	}
 	if len(st.Holders)+len(st.Waiters) == 0 {
 		keys = append(keys, "remove")
 	}
-	var list []link
 	for _, key := range keys {
-		class := "button"
-		if kinds[key].danger {
-			class = "button danger"
-		}
-		list = append(list, link{kinds[key].button + "…", actAddress(key, name), class})
+		list = append(list, link{kinds[key].button + "…", actAddress(key, name)})
 	}
 	return list
 }
 
-// changeOf reads a change, and checks all of it.
-func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
+// poolOf is a pool of a semaphore.
+func poolOf(st engine.State, name string) (found engine.PoolState) {
+	for _, p := range st.Pools {
+		if p.Pool == name {
+			found = p
+		}
+	}
+	return found
+}
+
+// changeOf reads a change, and checks all of it. One that is asked about may lack its values.
+func changeOf(v url.Values, asks bool, a visitor) (access.Record, kind, error) {
 	x := access.Record{What: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
 	d, ok := kinds[x.What]
 	if !ok {
@@ -186,6 +216,17 @@ func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
 	switch x.What {
 	case "limit":
 		var err, wrong error
+		if pool := v.Get("pool"); pool != "" {
+			n, err := wholeOf(v, "amount")
+			if err == nil && v.Get("amount") == "" && !asks {
+				err = &engine.ArgumentError{What: "amount", Value: "", Want: "a whole number"}
+			}
+			x.Pools, wrong = engine.NewPools(map[string]int{pool: n}, 0)
+			return x, d, cmp.Or(err, wrong)
+		}
+		if asks && !v.Has("limit") {
+			return x, d, nil
+		}
 		x.Limit, err = wholeOf(v, "limit")
 		if text := v.Get("caps"); text != "" {
 			var caps engine.Caps
@@ -195,7 +236,7 @@ func changeOf(v url.Values, a visitor) (access.Record, kind, error) {
 		return x, d, cmp.Or(err, wrong, engine.ValidateLimit(x.Limit))
 	case "set-key", "unset-key":
 		var err, wrong, bad error
-		if x.Key, bad = engine.ParseKey(v.Get("key")); bad == nil && x.Key == "" {
+		if x.Key, bad = engine.ParseKey(v.Get("key")); bad == nil && x.Key == "" && (!asks || x.What == "unset-key") {
 			bad = errors.New("there is no key: want one")
 		}
 		x.Cap, err = wholeOf(v, "cap")
@@ -217,12 +258,14 @@ func cut(s string, most int) string {
 
 type confirmView struct {
 	frame
-	Change                access.Record
+	Name                  string // of the semaphore
 	Heading, Note, Button string
 	Danger                bool
-	Holder                *engine.Holder
-	Caps                  string     // as the form has them; "": they stay as they are
-	Rule                  *sema.Rule // what the key has now, for set-key
+	Action                string // where the form goes
+	Hidden                url.Values
+	Fields                []field
+	Of                    *hostPermit // the permit that it is about
+	Unset                 string      // the address of what ends it; empty: nothing
 	Back                  string
 }
 
@@ -233,7 +276,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v ur
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
-	x, d, err := changeOf(v, a)
+	x, d, err := changeOf(v, r.Method != http.MethodPost, a)
 	if err != nil {
 		if !rights.Sees(a.Who, x.Name) {
 			h.refused(r, a, v, "the name is not one of those that may be seen")
@@ -260,17 +303,24 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{Change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name), Caps: r.URL.Query().Get("caps")}
-	if x.What == "set-key" {
-		now := ruleNow(st, x.Key)
-		v.Rule = &now
+	v := confirmView{Name: x.Name, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Action: "act", Back: semaphoreAddress(x.Name), Hidden: url.Values{}}
+	if d.fields != nil {
+		v.Fields = d.fields(x, st, r.URL.Query())
 	}
-	for i := range st.Holders {
-		if st.Holders[i].ID == x.Permit {
-			v.Holder = &st.Holders[i]
+	for _, key := range []string{"do", "name", "permit", "pool", "key"} {
+		if text := r.URL.Query().Get(key); text != "" {
+			v.Hidden.Set(key, text)
 		}
 	}
-	if err == nil && x.Permit != "" && v.Holder == nil {
+	if x.What == "set-key" && view.LookAt(st).Key(x.Key).Ruled {
+		v.Unset = actAddress("unset-key", x.Name, "key", x.Key.String())
+	}
+	for _, held := range st.Holders {
+		if held.ID == x.Permit {
+			v.Of = &hostPermit{Holder: held, caller: h.caller(held.Client, held.ID)}
+		}
+	}
+	if err == nil && x.Permit != "" && v.Of == nil {
 		err = fmt.Errorf("%w: it was released, or its lease has ended", sema.ErrLost)
 	}
 	if err != nil {

@@ -55,17 +55,17 @@ func operate(t *testing.T, e protocol.Engine) {
 			t.Errorf("audit: %+v", last)
 		}
 	}
-	act("Set the limit to 5?", form("limit", "x", "limit", "5"))
-	has(t, s.get(200, page), "3 of 5", "set by an operator", "do=unset-limit")
-	act("Nobody loses a permit", form("limit", "x", "limit", "1"))
+	act(`id="ask-limit" name="limit" type="number" value="5"`, form("limit", "x", "limit", "5"))
+	has(t, s.get(200, page), "3 of 5", "<dd>olga, ", "do=unset-limit")
+	act("nobody loses a permit", form("limit", "x", "limit", "1"))
 	if audit[1].Limit != 1 {
 		t.Errorf("%+v", audit[1])
 	}
 	has(t, s.get(200, page), "3 of 1")
 	act("forgotten", form("unset-limit", "x"))
-	hasNot(t, s.get(200, page), "set by an operator")
+	has(t, s.get(200, page), "<dd>the programs</dd>")
 	act("2 holders keep their permits", form("pause", "x"))
-	has(t, s.get(200, page), ">paused<", "do=unpause")
+	has(t, s.get(200, page), ">Paused by olga:<", "do=unpause")
 	queue(t, s.engine, "x", "w", 1)
 	act("served at once", form("unpause", "x"))
 	act("Its holder is told to stop", form("revoke", "x", "permit", p.ID()))
@@ -102,11 +102,15 @@ func TestChangesThatAreRefused(t *testing.T) {
 	p := acquire(t, sem, 2)
 	for _, f := range []url.Values{
 		form("", "x"), form("explode", "x"), form("pause", ""), form("pause", "a\x00"), form("pause", strings.Repeat("n", 256)),
-		form("limit", "x"), form("limit", "x", "limit", "0"), form("limit", "x", "limit", "-1"), form("limit", "x", "limit", "2147483648"),
+		form("limit", "x", "pool", "g u", "amount", "1"), form("limit", "x", "pool", "gpu", "amount", "-1"), form("limit", "x", "pool", "gpu", "amount", "many"), form("limit", "x", "limit", "0"), form("limit", "x", "limit", "-1"), form("limit", "x", "limit", "2147483648"),
 		form("limit", "x", "limit", "1e3"), form("limit", "x", "limit", "99999999999999999999"), form("limit", "x", "limit", strings.Repeat("9", 5000)),
 		form("revoke", "x"), form("revoke", "x", "permit", "<b>"), form("release", "x", "permit", "a-01-1"),
 	} {
 		s.get(400, "/act?"+f.Encode())
+		s.post(400, "/act", f)
+	}
+	for _, f := range []url.Values{form("limit", "x"), form("limit", "x", "pool", "gpu"), form("limit", "x", "pool", "gpu", "amount", "")} { // they are asked about
+		s.get(200, "/act?"+f.Encode())
 		s.post(400, "/act", f)
 	}
 	s.get(404, "/act?"+form("pause", "nobody").Encode())

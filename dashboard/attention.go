@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 
 	"sema/internal/view"
@@ -19,11 +20,32 @@ const (
 
 	// enoughWaits is how many waits say what is usual.
 	enoughWaits = 20
+
+	// attention is the rank of the least of what needs it.
+	attention = 2
 )
 
-// troubles are why a semaphore needs an operator's attention, the worst first,
-// and how much it does so: 0 is not at all.
-func (h *Handler) troubles(s watch.Summary) (list []string, rank float64) {
+// troubles are why a semaphore needs an operator's attention beside its state, and its class.
+func (h *Handler) troubles(s watch.Summary) (list []string, class string) {
+	list, rank := h.rank(s)
+	switch {
+	case rank >= 6 || s.Used > s.Limit:
+		class = "bad"
+	case rank >= attention:
+		class = "warn"
+	}
+	return list, class
+}
+
+// rank says in which order semaphores come that need attention, then those where callers wait, then others
+// in use. The steps between numbers of waiters are large, so that rows stay where they are.
+func (h *Handler) rank(s watch.Summary) (list []string, rank float64) {
+	switch {
+	case s.Waiting > 0:
+		rank = 1 + float64(bits.Len(uint(s.Waiting)))/64
+	case s.Used > 0:
+		rank = .5
+	}
 	add := func(of float64, text string) {
 		list = append(list, text)
 		rank = max(rank, of)
@@ -34,18 +56,18 @@ func (h *Handler) troubles(s watch.Summary) (list []string, rank float64) {
 	}
 	switch bound := max(longWait, usualTimes*glance.Usual); {
 	case glance.Waits >= enoughWaits && s.Oldest > bound:
-		add(5+min(.99, float64(s.Oldest)/float64(bound)/1000), fmt.Sprintf("waits %s, usually under %s", brief(s.Oldest), brief(max(glance.Usual, time.Second))))
+		add(5+min(.99, float64(s.Oldest)/float64(bound)/1000), fmt.Sprintf("waits %s, usually under %s", view.Brief(s.Oldest), view.Brief(max(glance.Usual, time.Second))))
 	case glance.Waits < enoughWaits && s.Oldest > unusualWait:
-		add(5, "waits "+brief(s.Oldest))
+		add(5, "waits "+view.Brief(s.Oldest))
 	}
 	if n := glance.Dying; n > 0 {
 		add(4, count(n, "lease")+" about to end")
 	}
-	if s.Limit > 0 && s.Used > s.Limit {
-		add(3, fmt.Sprintf("%d above the limit", s.Used-s.Limit))
-	}
-	if s.Paused {
-		add(2, "paused")
+	switch {
+	case s.Limit > 0 && s.Used > s.Limit:
+		rank = max(rank, 3)
+	case s.Paused:
+		rank = max(rank, attention)
 	}
 	return list, rank
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"sema/internal/history"
 	"sema/internal/rights"
@@ -14,35 +15,36 @@ import (
 type hostsView struct {
 	frame
 	Hosts []hostRow
-	More  int
+	Pager pager
 }
 
 // hostRow is a host in one line.
 type hostRow struct {
-	Host, Address, List string
-	Trouble             string
-	Permits, Waiting    int // tickets, without those behind them
-	Programs            int
-	Semaphores          int
-	dying               int
+	Where, Address, List string
+	Trouble              string
+	Permits, Waiting     int // tickets, without those behind them
+	Programs             int
+	Semaphores           int
+	dying                int
 }
 
-// hosts are those that hold or wait, those with leases about to end first.
+// hosts are the places of those that hold or wait, those with leases about to end first.
 func (h *Handler) hosts(a visitor) []hostRow {
 	type found struct {
 		hostRow
 		programs   map[int]bool
 		semaphores map[string]bool
 	}
-	all := map[string]*found{}
+	all := map[place]*found{}
 	h.history.Here(func(c history.Caller) {
 		if !rights.Sees(a.Who, c.Semaphore) {
 			return
 		}
-		f := all[c.Client.Host]
+		p := h.placeOf(c.Client)
+		f := all[p]
 		if f == nil {
-			f = &found{hostRow: hostRow{Host: c.Client.Host}, programs: map[int]bool{}, semaphores: map[string]bool{}}
-			all[c.Client.Host] = f
+			f = &found{programs: map[int]bool{}, semaphores: map[string]bool{}}
+			all[p] = f
 		}
 		f.programs[c.Client.PID], f.semaphores[c.Semaphore] = true, true
 		switch {
@@ -56,17 +58,17 @@ func (h *Handler) hosts(a visitor) []hostRow {
 		}
 	})
 	var rows []hostRow
-	for host, f := range all {
+	for p, f := range all {
 		row := f.hostRow
 		row.Programs, row.Semaphores = len(f.programs), len(f.semaphores)
-		row.Address, row.List = hostAddress(host), listQuery{find: host, sort: orders[0].key}.address()
+		row.Where, row.Address, row.List = p.String(), p.address(), listQuery{find: cmp.Or(p.Token, p.Host), sort: orders[0].key}.address()
 		if row.dying > 0 {
 			row.Trouble = count(row.dying, "lease") + " about to end"
 		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b hostRow) int {
-		return cmp.Or(cmp.Compare(b.dying, a.dying), cmp.Compare(b.Permits, a.Permits), cmp.Compare(a.Host, b.Host))
+		return cmp.Or(cmp.Compare(b.dying, a.dying), cmp.Compare(b.Permits, a.Permits), cmp.Compare(a.Where, b.Where))
 	})
 	return rows
 }
@@ -78,9 +80,8 @@ func (h *Handler) hostsPage(w http.ResponseWriter, r *http.Request, a visitor) {
 		h.unreachable(w, r, a, err)
 		return
 	}
-	v := hostsView{frame: h.frame("Hosts", a), Hosts: h.hosts(a)}
-	if most := h.options.Rows; len(v.Hosts) > most {
-		v.More, v.Hosts = len(v.Hosts)-most, v.Hosts[:most]
-	}
+	all, page := h.hosts(a), pageOf(r.URL.Query(), "page")
+	v := hostsView{frame: h.frame("Hosts", a), Hosts: window(all, page, h.options.Rows)}
+	v.Pager = newPager("hosts", page, h.options.Rows, len(all), func(page int) string { return "hosts?page=" + strconv.Itoa(page) })
 	h.render(w, http.StatusOK, "hosts", v)
 }

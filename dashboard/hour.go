@@ -7,26 +7,11 @@ import (
 
 	"sema/access"
 	"sema/internal/history"
+	"sema/internal/view"
 )
 
 // happened is how many events a page lists.
 const happened = 20
-
-// hourView is the last hour of a semaphore.
-type hourView struct {
-	Times  []stamp // at the axis of time, evenly apart
-	Charts []chart
-	Lately []happening
-}
-
-func (h *Handler) hour(name string) hourView {
-	from := time.Now().Truncate(chartStep).Add(chartStep - history.Keep)
-	v := hourView{Charts: h.charts(name, from), Lately: h.happenings(name)}
-	for i := range time.Duration(ticks + 1) {
-		v.Times = append(v.Times, stamp{from.Add(history.Keep * i / ticks)})
-	}
-	return v
-}
 
 // happening is something that happened, in words.
 type happening struct {
@@ -42,25 +27,16 @@ func (h *Handler) happenings(name string) (list []happening) {
 		case e.Act != nil:
 			one.Who, one.Text = e.Act.Who, actText(*e.Act)
 		case e.Permit != "":
-			one.Who, one.Text = whoOf(e), permitText(e)
+			one.Who, one.Text = h.caller(e.Client, e.Permit).Name, permitText(e)
+			if e.Key != "" {
+				one.Who += " for " + e.Key.String()
+			}
 		default:
 			one.Text = changeText(e)
 		}
 		list = append(list, one)
 	}
 	return list
-}
-
-// whoOf is a caller in words.
-func whoOf(e history.Event) string {
-	who := strings.TrimSpace(e.Client.Label + " " + e.Client.Caller)
-	if who == "" {
-		who = e.Permit
-	}
-	if e.Key != "" {
-		who += " for " + e.Key.String()
-	}
-	return who
 }
 
 // permitText is what became of a caller.
@@ -71,17 +47,17 @@ func permitText(e history.Event) string {
 		return "waits"
 	case "granted":
 		if e.Waited >= time.Second {
-			return "holds a permit after a wait of " + brief(e.Waited)
+			return "holds a permit after a wait of " + view.Brief(e.Waited)
 		}
 		return "holds a permit"
 	case "revoked":
 		return "is to stop: its permit is revoked"
 	case "released":
-		return gone + brief(e.Held)
+		return gone + view.Brief(e.Held)
 	case "ended":
-		return gone + brief(e.Held) + "; its lease may have ended"
+		return gone + view.Brief(e.Held) + "; its lease may have ended"
 	}
-	return "left the queue after " + brief(e.Waited) + ", no permit seen"
+	return "left the queue after " + view.Brief(e.Waited) + ", no permit seen"
 }
 
 // changeText is what became of a semaphore.

@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
@@ -11,39 +13,37 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/rights"
 	"sema/internal/view"
-	"sema/watch"
 )
 
 // keyRow is one of the keys that share a semaphore, in one line.
 type keyRow struct {
 	view.Key
-	Most, Longest string // its cap, and the longest wait of its callers
-	Brief         string // Why, with a brief key
-	Admin         bool
-	Set, Unset    string // addresses; empty: there is nothing to do
+	Bar     template.HTML
+	Short   string // the last of its names, if the key above has a row before
+	Longest string // the longest wait of its callers
+	Change  string // address; empty: not the visitor's to do
 }
 
-// keyRows is how many keys a page has: their rows are short.
-func (h *Handler) keyRows() int { return 2 * h.options.Rows }
-
 // keys is a page of the keys of a semaphore, each followed by those below it, and the one that most wait for
-// first. What was found is since old.
-func (h *Handler) keys(q semaphoreQuery, tree []view.Key, since time.Duration, a visitor) (rows []keyRow) {
-	for _, k := range window(tree, q.pages[keys], h.keyRows()) {
-		row := keyRow{Key: k, Brief: briefWhy(k.Why, k.First()), Most: "–", Longest: "–", Admin: rights.May(a.Who, rights.Admin)}
-		if k.Cap > 0 {
-			row.Most = strconv.Itoa(k.Cap)
+// first. Bars have the same scale. What was found is since old.
+func (h *Handler) keys(q semaphoreQuery, tree []view.Key, limit int, since time.Duration, admin bool) (rows []keyRow) {
+	scale := 1
+	for _, k := range tree {
+		scale = max(scale, k.Held, min(cmp.Or(k.Cap, limit), limit))
+	}
+	for i, k := range window(tree, q.pages[keys], h.rows(q)) {
+		row := keyRow{Key: k, Bar: bar(k.Held, min(cmp.Or(k.Cap, limit), limit), scale), Short: view.Title(k.Key)}
+		if names := k.Key.Names(); i > 0 && len(names) > 1 {
+			if row.Short = names[len(names)-1]; k.Key.Own() {
+				row.Short = "itself"
+			}
 		}
 		if k.Waiting > 0 {
-			row.Longest = brief(time.Duration(k.Oldest*float64(time.Second)) + since)
+			row.Longest = view.Brief(time.Duration(k.Oldest*float64(time.Second)) + since)
 		}
-		if row.Admin && k.Key != "" && !k.Key.Own() {
-			row.Set = actAddress("set-key", q.name, "key", k.Key.String())
-			if k.Ruled {
-				row.Unset = actAddress("unset-key", q.name, "key", k.Key.String())
-			}
+		if admin && k.Key != "" && !k.Key.Own() {
+			row.Change = actAddress("set-key", q.name, "key", k.Key.String())
 		}
 		rows = append(rows, row)
 	}
@@ -78,10 +78,23 @@ func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
 var (
 	setKey = kind{
 		button: "Set cap and share",
-		title:  func(access.Record) string { return "Set the cap and the share of this key?" },
+		title: func(x access.Record) string {
+			if x.Key == "" {
+				return "Set the cap and the share of a key"
+			}
+			return "Set the cap and the share of " + x.Key.String()
+		},
 		note: func(x access.Record, st engine.State) string {
-			return keyNote(x, st) + " A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
+			return keyNote(x, st) + "A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
+		},
+		fields: func(x access.Record, st engine.State, _ url.Values) (list []field) {
+			now := ruleNow(st, x.Key)
+			if x.Key == "" {
+				list = append(list, field{Name: "key", Label: "Key", Type: "text", Value: "", Hint: "acme/alice", Title: "A slash is between names; within a name it is %2F, and a percent sign %25."})
+			}
+			return append(list, field{Name: "cap", Label: "Cap", Type: "number", Min: 1, Max: engine.MaxLimit, Value: filled(now.Limit), Hint: "as it is"},
+				field{Name: "share", Label: "Share", Type: "number", Min: 1, Max: engine.MaxShare, Value: filled(now.Share), Hint: "as it is"})
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key.Names()...)
@@ -91,9 +104,9 @@ var (
 	}
 	unsetKey = kind{
 		button: "Unset cap and share",
-		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
+		title:  func(x access.Record) string { return "Unset the cap and the share of " + x.Key.String() + "?" },
 		note: func(x access.Record, st engine.State) string {
-			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(view.CapOf(st.Caps, x.Key)), engine.DefaultShare)
+			return fmt.Sprintf("%sThen it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(view.CapOf(st.Caps, x.Key)), engine.DefaultShare)
 		},
 		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
 			return o.Unset(ctx, x.Key.Names()...)
@@ -104,8 +117,11 @@ var (
 )
 
 func keyNote(x access.Record, st engine.State) string {
+	if x.Key == "" {
+		return ""
+	}
 	k := view.LookAt(st).Key(x.Key)
-	return fmt.Sprintf("It holds %d now, with %s and a share of %d.", k.Held, capOf(k.Cap), k.Share)
+	return fmt.Sprintf("It holds %d now, with %s and a share of %d. ", k.Held, capOf(k.Cap), k.Share)
 }
 
 // capOf is a cap in words.
@@ -139,15 +155,4 @@ func capsOf(list []*int) string {
 		return "caps " + text
 	}
 	return "no caps"
-}
-
-// keysFact says how many keys there are, level by level.
-func keysFact(s watch.Summary) string {
-	var words []string
-	for level, n := range s.Keys {
-		if n > 0 {
-			words = append(words, fmt.Sprintf("%s%d: %d in turn, %d at their caps", [...]string{"", "below them ", "below those "}[level], n, s.InTurn[level], s.Full[level]))
-		}
-	}
-	return strings.Join(words, "; ")
 }

@@ -79,14 +79,13 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	s := open(t, dashboard.Options{})
 	s.asked("x", 3, 2, "acme", "acme", "beta", "acme", "acme", "acme", "gamma", "beta")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, `class="keyed"`, "3: 2 in turn, 1 at their caps", "1 to 3 of 3 keys", `data-key="=acme"`)
-	same(t, "held", cells(page, "keys", "Held"), "2", "1", "0")
-	same(t, "cap", cells(page, "keys", "Cap"), "2", "2", "2")
+	has(t, page, `class="keyed"`, ">3 keys<", `data-key="=acme"`, "3 wait for acme, which holds 2 of its 2.")
+	same(t, "held", cells(page, "keys", "Held"), "2 of 2", "1 of 2", "0 of 2")
 	same(t, "share", cells(page, "keys", "Share"), "100", "100", "100")
 	same(t, "waiting", cells(page, "keys", "Waiting"), "3", "1", "1")
 	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 2 of its 2", "keys before beta: 1", "3 of 3 held")
-	same(t, "holders", cells(page, "holders", "Key"), "acme", "acme", "beta")
-	same(t, "waiters", cells(page, "waiters", "Key"), "gamma", "beta", "acme", "acme", "acme")
+	same(t, "holders", cells(page, "holders", "Key, takes"), "acme", "acme", "beta")
+	same(t, "waiters", cells(page, "waiters", "Key, wants"), "gamma", "beta", "acme", "acme", "acme")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "1", "1", "2", "3")
 	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of 3 held", "keys before beta: 1",
 		"acme holds 2 of its 2", "behind 1 other of acme; acme holds 2 of its 2", "behind 2 others of acme; acme holds 2 of its 2")
@@ -108,9 +107,12 @@ func TestAPageShowsPools(t *testing.T) {
 	expect.OK(t, o.Close())
 	s.asked("x", 3, 0, "\x02gpu=2,licence=1", "\x02gpu=3", "\x02gpu=1", "\x02licence=1")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, `<dt>Pool <bdi>gpu</bdi></dt><dd><span class="use">2 of 4<svg`, "</span> 2 waiting</dd>", `<dt>Pool <bdi>licence</bdi></dt><dd><span class="use">1 of 1<svg`, "</span> 1 waiting</dd>")
-	same(t, "taken", cells(page, "holders", "Weight"), "1", "1gpu 2licence 1")
-	same(t, "wanted", cells(page, "waiters", "Weight"), "1gpu 3", "1gpu 1", "1licence 1")
+	has(t, page, "licence is out:</b>", "1 of 1 held by asked</a>", "1 waits for it</a>", "pool=gpu", "pool=licence")
+	same(t, "in use", cells(page, "pools", "In use"), "2 of 4", "1 of 1")
+	same(t, "waiting", cells(page, "pools", "Waiting"), "2", "1")
+	same(t, "held by", cells(page, "pools", "Held by"), "asked", "out: asked")
+	same(t, "taken", cells(page, "holders", "Key, takes"), "", "gpu 2 licence 1")
+	same(t, "wanted", cells(page, "waiters", "Key, wants"), "gpu 3", "gpu 1", "licence 1")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "2", "1")
 	same(t, "waits", cells(page, "waiters", "Waits for"), "2 of 4 of gpu held, 3 wanted", "behind 1 other; 2 of 4 of gpu held, 3 reserved for a caller; 2 of 3 held, 1 reserved for a caller", "1 of 1 of licence held")
 	hasNot(t, page, `class="keyed"`, "data-key=\"=", `value="-"`)
@@ -128,16 +130,16 @@ func TestAPageShowsKeysBelowKeys(t *testing.T) {
 	expect.OK(t, o.Close())
 	page := s.get(200, "/semaphore?name=x")
 	var rows []string
-	for _, row := range regexp.MustCompile(`data-key="=([^"]*)">\n<th role="rowheader" scope="row"( class="level\d")?><bdi class="whole key" title="([^"]*)">([^<]*)<`).FindAllStringSubmatch(page, -1) {
+	for _, row := range regexp.MustCompile(`data-key="=([^"]*)">\n<th role="rowheader" scope="row" class="level(\d)"><bdi title="([^"]*)">([^<]*)<`).FindAllStringSubmatch(page, -1) {
 		rows = append(rows, strings.Join(row[1:], "|"))
 	}
-	same(t, "rows", rows, "acme||acme|acme", `acme/alice| class="level2"|acme/alice|acme/alice`, `acme/| class="level2"|acme itself|acme itself`, `acme/a%2Fb| class="level2"|acme/a%2Fb|acme/a%2Fb`,
-		org+"||"+org+"|01890a5d…099a8057", org+"/"+user+`| class="level2"|`+org+"/"+user+"|0189…8057/7c9e…0ae7")
-	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 3 of its 3", "acme holds 3 of its 3", "–", "–", "–", "–", "–")
-	same(t, "held", cells(page, "keys", "Held"), "3", "1", "1", "1", "1", "1", "1")
-	has(t, page, "3: 0 in turn, 1 at their caps; below them 4: 1 in turn, 0 at their caps", "do=set-key&amp;key=acme%2Falice&amp;", "do=unset-key&amp;key=acme%2Falice&amp;", "do=set-key&amp;key=acme%2Fa%252Fb&amp;")
+	same(t, "rows", rows, "acme|1|acme|acme", `acme/alice|2|acme/alice|alice`, `acme/|2|acme itself|itself`, `acme/a%2Fb|2|acme/a%2Fb|a/b`, "|1|(none)|(none)",
+		org+"|1|"+org+"|"+org, org+"/"+user+`|2|`+org+"/"+user+"|"+user)
+	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 3 of its 3", "acme holds 3 of its 3", "", "", "", "", "")
+	same(t, "held", cells(page, "keys", "Held"), "3 of 3", "1", "1", "1", "1", "1 of 3", "1")
+	has(t, page, ">7 keys<", "do=set-key&amp;key=acme%2Falice&amp;", `<bdi title="acme/alice">alice</bdi> <span class="less">set</span>`, "do=set-key&amp;key=acme%2Fa%252Fb&amp;")
 	hasNot(t, page, "key=acme%2F&amp;", "key=&amp;")
-	same(t, "holders", cells(page, "holders", "Key")[:3], "acme/alice", "acme/a%2Fb", "acme")
+	same(t, "holders", cells(page, "holders", "Key, takes")[:3], "acme/alice", "acme/a%2Fb", "acme")
 	has(t, s.get(200, "/?q=acme/alice"), "for <bdi>acme/alice</bdi>")
 }
 
@@ -145,11 +147,11 @@ func TestKeysArePaged(t *testing.T) {
 	s := open(t, dashboard.Options{Rows: 2})
 	s.asked("x", 1, 0, "a", "b", "c", "c", "d", "d", "d", "e", "e", "e", "e", "f", "f", "f", "f", "f")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "1 to 4 of 6 keys", `href="semaphore?keys=2&amp;name=x"`)
-	same(t, "the first page", cells(page, "keys", "Waiting"), "5", "4", "3", "2")
-	page = s.get(200, "/semaphore?name=x&keys=2&waiters=2")
-	has(t, page, "5 to 6 of 6 keys", `href="semaphore?name=x&amp;waiters=2"`, "3 to 4 of 15 waiters")
-	same(t, "the second page", cells(page, "keys", "Waiting"), "1", "0")
+	has(t, page, "1 to 2 of 6 keys", `href="semaphore?keys=2&amp;name=x"`, `href="semaphore?many=1&amp;name=x#keys"`)
+	same(t, "the first page", cells(page, "keys", "Waiting"), "5", "4")
+	page = s.get(200, "/semaphore?name=x&keys=3&waiters=2")
+	has(t, page, "5 to 6 of 6 keys", `href="semaphore?keys=2&amp;name=x&amp;waiters=2"`, "3 to 4 of 15 waiters")
+	same(t, "the second page", cells(page, "keys", "Waiting"), "1", "")
 	has(t, s.get(200, "/semaphore?name=x&keys=9"), "No keys on this page: there are 6 in all")
 }
 
@@ -199,8 +201,9 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 		t.Fatalf("no key: %+v", st.Keys)
 		return engine.KeyState{}
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", `name="caps"`, `value="2,2"`)
-	hasNot(t, s.get(200, "/semaphore?name=x"), "do=unset-key")
+	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", "of=caps", "<b>2,2</b>")
+	has(t, s.get(200, "/act?do=limit&name=x"), `name="caps" type="text" value="2,2"`)
+	hasNot(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), "do=unset-key")
 
 	a := act("It holds 1 now, with a cap of 2 and a share of 100.", form("set-key", "x", "key", key, "cap", "5", "share", "300"))
 	if a.Cap != 5 || a.Share != 300 {
@@ -209,8 +212,8 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if k := of(); k.Cap != 5 || k.Share != 300 || !k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key "+html.EscapeString(key)+" to a cap of 5 and a share of 300")
-	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as it is" value="5"`, `value="300"`)
+	has(t, s.get(200, "/semaphore?name=x"), `<span class="less">set</span>`, "sets key "+html.EscapeString(key)+" to a cap of 5 and a share of 300")
+	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" value="5" placeholder="as it is" inputmode="numeric" min="1" max="2147483647"`, `value="300"`, "do=unset-key")
 
 	a = act("with a cap of 5 and a share of 300. A field", form("set-key", "x", "key", key, "cap", "", "share", "50"))
 	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 5 || k.Share != 50 {
@@ -227,11 +230,11 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 		expect.OK(t, err)
 		return string(text)
 	}
-	a = act("Set the limit to 7, with caps 3,3?", form("limit", "x", "limit", "7", "caps", "3, 3"))
+	a = act(`value="3, 3"`, form("limit", "x", "limit", "7", "caps", "3, 3"))
 	if k := of(); caps(a) != "[3,3,0]" || a.Limit != 7 || k.Cap != 3 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
-	a = act("Keys without a cap of their own have caps 3,3 now.", form("limit", "x", "limit", "7", "caps", "-"))
+	a = act(`value="-"`, form("limit", "x", "limit", "7", "caps", "-"))
 	if k := of(); caps(a) != "[0,0,0]" || k.Cap != 0 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
@@ -242,7 +245,7 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 
 	noted := len(audit)
 	for _, f := range []url.Values{
-		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", engine.MaxKey+1)),
+		form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", engine.MaxKey+1)),
 		form("set-key", "x", "key", "a", "cap", "many"), form("set-key", "x", "key", "a", "share", "1.5"),
 		form("limit", "x", "limit", "3", "caps", "-1"), form("limit", "x", "limit", "3", "caps", "x"), form("limit", "x", "limit", "3", "caps", "1,2,3,4"),
 		form("set-key", "x", "key", "a/b/c/d", "cap", "1"), form("set-key", "x", "key", "a//b", "cap", "1"), form("unset-key", "x", "key", "50%"),
@@ -269,7 +272,7 @@ func TestHTMLInKeysIsText(t *testing.T) {
 		has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;%2Fscript&gt;")
 	}
 	s.post(303, "/act", form("set-key", "x", "key", engine.Key(evil).String(), "cap", "2")) // and such a key works
-	has(t, s.get(200, "/semaphore?name=x"), ">of its own<", "sets key &#34;&gt;")
+	has(t, s.get(200, "/semaphore?name=x"), "sets key &#34;&gt;")
 }
 
 // A key is found on the list, and in what happened.
@@ -278,7 +281,7 @@ func TestKeysAreFound(t *testing.T) {
 	s.asked("x", 3, 0, "acme", "beta")
 	s.get(200, "/semaphore?name=x") // looks
 	page := s.get(200, "/?q=acm")
-	has(t, page, "Who was found", "for <bdi>acme</bdi>")
+	has(t, page, "Who was found", "for <bdi>acme</bdi>", ">asked<")
 	hasNot(t, page, "for <bdi>beta</bdi>")
 	has(t, s.get(200, "/semaphore?name=x"), "<bdi>asked for acme</bdi> holds a permit", "<bdi>asked for beta</bdi> holds a permit")
 }
@@ -300,11 +303,11 @@ func TestTenThousandKeys(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	s.tenants(10_000)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "1 to 100 of 10000 keys", "10000: 0 in turn, 10000 at their caps")
+	has(t, page, "1 to 20 of 10,000 keys", ">20,000 waiters<")
 	if len(page) > 250_000 {
 		t.Errorf("the page is %d bytes", len(page))
 	}
-	has(t, s.get(200, "/semaphore?name=x&keys=100&waiters=400"), "9901 to 10000 of 10000 keys", "19951 to 20000 of 20000 waiters")
+	has(t, s.get(200, "/semaphore?name=x&many=1&keys=100&waiters=200"), "9,901 to 10,000 of 10,000 keys", "19,901 to 20,000 of 20,000 waiters")
 }
 
 // A page of a semaphore with keys, each of which holds one and has two that wait, looked

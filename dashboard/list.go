@@ -13,6 +13,7 @@ import (
 	"sema/engine"
 	"sema/internal/history"
 	"sema/internal/rights"
+	"sema/internal/view"
 	"sema/watch"
 )
 
@@ -22,7 +23,7 @@ type listOrder struct{ key, label string }
 // orders are the columns that a list can be sorted by, the usual one first. The keys of the others
 // are values of watch.Query.Order.
 var orders = []listOrder{
-	{"attention", "Needs attention"},
+	{"attention", "State"},
 	{"name", "Semaphore"},
 	{"use", "In use"},
 	{"waiting", "Waiting"},
@@ -34,12 +35,12 @@ var states = []struct {
 	key, label string
 	match      func(*Handler, watch.Summary) bool
 }{
-	{"", "any state", nil},
-	{"attention", "needs attention", func(h *Handler, s watch.Summary) bool { _, rank := h.troubles(s); return rank > 0 }},
-	{"waiting", "somebody waits", func(_ *Handler, s watch.Summary) bool { return s.Waiting > 0 }},
-	{"full", "nothing free", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used >= s.Limit }},
-	{"paused", "paused", func(_ *Handler, s watch.Summary) bool { return s.Paused }},
-	{"idle", "not in use", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used == 0 && s.Waiting == 0 }},
+	{"", "All", func(*Handler, watch.Summary) bool { return true }},
+	{"attention", "Needs attention", func(h *Handler, s watch.Summary) bool { _, rank := h.rank(s); return rank >= attention }},
+	{"waiting", "Waiting", func(_ *Handler, s watch.Summary) bool { return s.Waiting > 0 }},
+	{"full", "Full", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used >= s.Limit }},
+	{"paused", "Paused", func(_ *Handler, s watch.Summary) bool { return s.Paused }},
+	{"idle", "Idle", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used == 0 && s.Waiting == 0 }},
 }
 
 // listQuery is what the address of a list says.
@@ -118,17 +119,8 @@ func (q listQuery) has(c history.Caller) bool {
 	return q.in(c.ID, c.Key.String(), c.Client.Caller, c.Client.Label, c.Client.Host)
 }
 
-// match is what the query leaves of a list; nil: all of it.
-func (h *Handler) match(q listQuery) func(watch.Summary) bool {
-	var in func(*Handler, watch.Summary) bool
-	for _, s := range states {
-		if s.key == q.state {
-			in = s.match
-		}
-	}
-	if in == nil && q.find == "" {
-		return nil
-	}
+// match is what the query leaves of a list. It counts into each state's number those that the rest of the query leaves.
+func (h *Handler) match(q listQuery, counts []int) func(watch.Summary) bool {
 	named := map[string]bool{}
 	if q.find != "" {
 		h.history.Here(func(c history.Caller) {
@@ -137,8 +129,17 @@ func (h *Handler) match(q listQuery) func(watch.Summary) bool {
 			}
 		})
 	}
-	return func(s watch.Summary) bool {
-		return (in == nil || in(h, s)) && (named[s.Name] || q.in(s.Name))
+	return func(s watch.Summary) (chosen bool) {
+		if q.find != "" && !named[s.Name] && !q.in(s.Name) {
+			return false
+		}
+		for i, state := range states {
+			if state.match(h, s) {
+				counts[i]++
+				chosen = chosen || state.key == q.state
+			}
+		}
+		return chosen
 	}
 }
 
@@ -147,7 +148,7 @@ type pager struct {
 	What             string
 	Page, Pages      int
 	First, Last, All int // rows
-	Prev, Next       string
+	Prev, Next, Many string
 	Beyond           bool // there is no such page, or not any more
 }
 
@@ -166,19 +167,19 @@ func newPager(what string, page, rows, all int, address func(page int) string) p
 
 type listView struct {
 	frame
-	Find, Sort string
-	Limited    bool // the query leaves something out
-	States     []option
-	Heads      []listHead
-	Rows       []listRow
-	Pager      pager
-	Totals     totals
-	Found      []foundRow
+	Heads  []listHead
+	Rows   []listRow
+	Pager  pager
+	Totals totals
+	Found  []foundRow
+	Missed int // so many more were found than are shown
 }
 
-type option struct {
-	Key, Label string
-	Chosen     bool
+// tab leads to the semaphores in a state.
+type tab struct {
+	Label, Address string
+	N              int
+	Chosen         bool
 }
 
 type listHead struct {
@@ -190,6 +191,9 @@ type listHead struct {
 type totals struct {
 	watch.Totals
 	Ordered bool // the list is in the order of the values that looks found
+	Tabs    []tab
+
+	Attention int // semaphores that need it
 }
 
 // Partial reports that the list is in that order, and that many semaphores have not
@@ -198,42 +202,40 @@ func (t totals) Partial() bool { return t.Ordered && t.Looked*10 < t.Listed*9 } 
 
 type listRow struct {
 	watch.Summary
-	Key      string
-	Address  string
-	Bar      template.HTML
-	Spark    template.HTML
-	Wait     string
-	Troubles []string
+	Address     string
+	Bar, Spark  template.HTML
+	Wait        string
+	State, Tone string
 }
 
 // foundRow is a client that a search found.
 type foundRow struct {
 	history.Caller
-	Address  string
-	HostPage string
-	When     stamp
-	How      string
+	caller
+	Address string
+	When    stamp
+	How     string
+	Revoke  string // address; empty: it holds nothing, or that is not the visitor's to do
 }
 
 // foundMost is how many clients a search shows.
-const foundMost = 20
+const foundMost = 50
 
 func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
-	query := watch.Query{Prefixes: a.Prefixes, Order: q.sort, Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, Soon: true, Match: h.match(q)}
+	query := watch.Query{Prefixes: a.Prefixes, Order: q.sort, Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, Soon: true}
 	if q.sort == "attention" {
 		query.Order = ""
-		query.Rank = func(s watch.Summary) float64 { _, rank := h.troubles(s); return rank }
+		query.Rank = func(s watch.Summary) float64 { _, rank := h.rank(s); return rank }
 	}
+	counts := make([]int, len(states))
+	query.Match = h.match(q, counts)
 	page, total, err := h.watcher.Summaries(ctx, query)
 	if err != nil {
 		return listView{}, err
 	}
-	v := listView{frame: h.frame("Semaphores", a), Find: q.find, Sort: q.sort}
+	v := listView{frame: h.frame("Semaphores", a)}
+	v.Find = q.find
 	v.Live = "live?of=list&" + q.text()
-	v.Limited = q.find+q.state != ""
-	for _, s := range states {
-		v.States = append(v.States, option{s.key, s.label, s.key == q.state})
-	}
 	for _, o := range orders {
 		other := q
 		other.sort, other.page = o.key, 1
@@ -244,7 +246,15 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		v.Heads = append(v.Heads, head)
 	}
 	v.Heads[0], v.Heads[1] = v.Heads[1], v.Heads[0] // the name heads its row
-	v.Totals = totals{h.watcher.Totals(a.Prefixes), q.sort != "name" || v.Limited}
+	v.Totals = totals{Totals: h.watcher.Totals(a.Prefixes), Ordered: q.sort != "name" || q.find+q.state != ""}
+	for i, s := range states {
+		other := q
+		other.state, other.page = s.key, 1
+		v.Totals.Tabs = append(v.Totals.Tabs, tab{s.label, other.address(), counts[i], s.key == q.state})
+		if s.key == "attention" && q.find == "" {
+			v.Totals.Attention = counts[i]
+		}
+	}
 	for _, s := range page {
 		if s.Limit == 0 && s.Err == nil {
 			continue // gone since it was listed
@@ -257,20 +267,21 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		return other.address()
 	})
 	if q.find != "" {
-		v.Found = h.found(q, a)
+		v.Found, v.Missed = h.found(q, a)
 	}
 	return v, nil
 }
 
 func (h *Handler) listRow(s watch.Summary) listRow {
-	row := listRow{Summary: s, Key: s.Name, Address: semaphoreAddress(s.Name)}
-	row.Bar = bar(s.Used, s.Limit)
-	row.Spark = h.spark(s.Name)
-	row.Wait = "–"
+	row := listRow{Summary: s, Address: semaphoreAddress(s.Name), Bar: bar(s.Used, s.Limit, s.Limit), Spark: h.spark(s.Name)}
 	if s.Waiting > 0 {
-		row.Wait = brief(s.Oldest)
+		row.Wait = view.Brief(s.Oldest)
 	}
-	row.Troubles, _ = h.troubles(s)
+	known, _ := h.known(s, 0)
+	list, tone := h.troubles(s)
+	if row.State, row.Tone = view.Head(s, known), tone; len(list) > 0 {
+		row.State += ": " + strings.Join(list, ", ")
+	}
 	return row
 }
 
@@ -282,7 +293,7 @@ var kindsOf = map[string]string{
 
 // found are the clients that a search found, in all semaphores: those that hold or wait come
 // first, then those that have gone, the last first.
-func (h *Handler) found(q listQuery, a visitor) []foundRow {
+func (h *Handler) found(q listQuery, a visitor) (rows []foundRow, missed int) {
 	var here, gone []history.Caller
 	into := func(list *[]history.Caller) func(history.Caller) {
 		return func(c history.Caller) {
@@ -298,11 +309,18 @@ func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	})
 	slices.SortFunc(gone, func(a, b history.Caller) int { return b.Time.Compare(a.Time) })
 	all := append(here, gone...)
-	var rows []foundRow
-	for _, c := range all[:min(foundMost, len(all))] {
-		rows = append(rows, foundRow{c, semaphoreAddress(c.Semaphore), hostAddress(c.Client.Host), stamp{c.Time}, kindsOf[c.Kind]})
+	shown := all[:min(foundMost, len(all))]
+	for i, c := range shown {
+		row := foundRow{Caller: c, caller: h.caller(c.Client, c.ID), Address: semaphoreAddress(c.Semaphore), When: stamp{c.Time}, How: kindsOf[c.Kind]}
+		if i < len(here) {
+			row.Address = semaphoreAt(c.Semaphore, c.ID)
+		}
+		if c.Kind == "granted" && rights.May(a.Who, rights.Admin) {
+			row.Revoke = actAddress("revoke", c.Semaphore, "permit", c.ID)
+		}
+		rows = append(rows, row)
 	}
-	return rows
+	return rows, len(all) - len(shown)
 }
 
 func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a visitor) {
@@ -325,7 +343,7 @@ func (v listView) pieces() pieces {
 	p.part("totals", "totals", v.Totals)
 	p.part("found", "found", v)
 	for _, row := range v.Rows {
-		p.row("rows", row.Key, "list-row", row)
+		p.row("rows", row.Name, "list-row", row)
 	}
 	return p.with("rows")
 }

@@ -5,18 +5,26 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sema/engine"
+	"sema/internal/history"
 	"sema/internal/rights"
 	"sema/internal/view"
 	"sema/watch"
 )
 
+// fewRows is how many rows a list of a semaphore's page has, and manyRows how many it has if somebody wants more.
+const fewRows, manyRows = 20, 100
+
 // semaphoreQuery is what the address of a semaphore's page says.
 type semaphoreQuery struct {
 	name  string
+	at    string          // a permit: the page has its row
+	many  bool            // manyRows
 	pages [len(lists)]int // of the lists; 0 is 1
 }
 
@@ -30,19 +38,32 @@ const (
 )
 
 func semaphoreQueryOf(v url.Values) semaphoreQuery {
-	q := semaphoreQuery{name: v.Get("name")}
+	q := semaphoreQuery{name: v.Get("name"), at: v.Get("at"), many: v.Has("many")}
 	for list, key := range lists {
 		q.pages[list] = pageOf(v, key)
 	}
 	return q
 }
 
+// rows is how many rows a list has.
+func (h *Handler) rows(q semaphoreQuery) int {
+	if q.many {
+		return manyRows
+	}
+	return min(fewRows, h.options.Rows)
+}
+
 // pager leads to the pages of one of the lists.
 func (q semaphoreQuery) pager(list, rows, all int) pager {
-	return newPager(lists[list], q.pages[list], rows, all, func(page int) string {
+	p := newPager(lists[list], q.pages[list], rows, all, func(page int) string {
 		q.pages[list] = page
 		return q.address()
 	})
+	if !q.many && all > rows {
+		q.pages, q.many = [len(lists)]int{}, true
+		p.Many = q.address() + "#" + lists[list]
+	}
+	return p
 }
 
 // address is the query's in text: the same for the same page.
@@ -53,50 +74,68 @@ func (q semaphoreQuery) address() string {
 			v.Set(lists[list], strconv.Itoa(page))
 		}
 	}
+	if q.many {
+		v.Set("many", "1")
+	}
 	return "semaphore?" + v.Encode()
 }
 
 // semaphoreAddress leads to a semaphore.
 func semaphoreAddress(name string) string { return semaphoreQuery{name: name}.address() }
 
+// semaphoreAt leads to the row of a permit there.
+func semaphoreAt(name, permit string) string {
+	return semaphoreAddress(name) + "&" + url.Values{"at": {permit}}.Encode() + "#" + permit
+}
+
 type semaphoreView struct {
 	frame
 	Name         string
 	Gone         bool // nobody uses it
 	State        engine.State
-	Summary      watch.Summary
-	Bar, Spark   template.HTML
-	Wait         string
+	Say          view.Sentence
+	Tone         string // a class: warn, bad, or none
+	Bar          template.HTML
+	LimitBy      string
+	Adapting     string // how the limit is found
+	Limit, Caps  string // addresses; empty: not the visitor's to do
+	Actions      []link
+	Charts       []chart
+	Pools        []poolRow
 	Keys         []keyRow
 	KeysPager    pager
 	Holders      []holderRow
 	HoldersPager pager
 	Waiters      []waiterRow
 	WaitersPager pager
-	Actions      []link
-	Troubles     []string
-	Hour         hourView
-	Adapting     string // how the limit is found
+	Lately       []happening
 }
 
-type link struct{ Label, Address, Class string }
+type link struct{ Label, Address string }
+
+// poolRow is a pool in one line.
+type poolRow struct {
+	engine.PoolState
+	Bar        template.HTML
+	By, Change string
+	Out        bool
+}
 
 type holderRow struct {
 	engine.Holder
-	Number     int
+	caller
 	Held, Rest string
-	HostPage   string
+	Granted    stamp  // zero: unknown
 	Revoke     string // addresses; empty: not the visitor's to do
 	Release    string
 }
 
 type waiterRow struct {
 	engine.Waiter
+	caller
 	Position int
-	HostPage string
 	Since    string
 	Why      string
-	Brief    string // Why, with a brief key
 }
 
 func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (semaphoreView, error) {
@@ -104,43 +143,61 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	if err != nil {
 		return semaphoreView{}, err
 	}
-	since := max(0, time.Since(looked))
-	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0, Adapting: view.Adapts(st)}
-	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
-	v.Summary = watch.Summarize(q.name, looked, st)
-	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
-	v.Troubles, _ = h.troubles(v.Summary)
-	v.Hour = h.hour(q.name)
-	v.Wait = "–"
-	if v.Summary.Waiting > 0 {
-		v.Wait = brief(v.Summary.Oldest + since)
+	since, admin, rows := max(0, time.Since(looked)), rights.May(a.Who, rights.Admin) && st.Limit > 0, h.rows(q)
+	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0, Adapting: view.Adapts(st), Bar: bar(st.Used, st.Limit, st.Limit)}
+	look, summary := view.LookAt(st), watch.Summarize(q.name, looked, st)
+	known, glance := h.known(summary, since)
+	troubles, tone := h.troubles(summary)
+	if len(troubles) > 0 { // they say what is usual
+		known.Usual = 0
 	}
-	rows := h.options.Rows
-	v.HoldersPager = q.pager(holders, rows, len(st.Holders))
-	v.WaitersPager = q.pager(waiters, rows, len(st.Waiters))
-	look := view.LookAt(st)
-	tree := view.Tree(look.Rows(), st.Caps)
-	v.KeysPager = q.pager(keys, h.keyRows(), len(tree))
-	v.Keys = h.keys(q, tree, since, a)
-	for i, holder := range window(view.ByToken(st.Holders), q.pages[holders], rows) {
-		row := holderRow{Holder: holder, Number: (q.pages[holders]-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
-		if holder.Token != 0 {
-			row.Held = brief(holder.Age + since)
+	v.Say, v.Tone = look.Say(summary, known), tone
+	for _, text := range troubles {
+		v.Say.More = append(v.Say.More, strings.ToUpper(text[:1])+text[1:]+".")
+	}
+	v.LimitBy = "the programs"
+	if act := glance.Limit; st.Pinned {
+		v.LimitBy = "an operator"
+		if act != nil && act.Limit == st.Limit && act.Who != "" {
+			v.LimitBy = act.Who + ", " + stamp{act.Time}.Minute() + " UTC"
 		}
-		if rights.May(a.Who, rights.Admin) {
-			row.Revoke, row.Release = actAddress("revoke", q.name, "permit", holder.ID), actAddress("release", q.name, "permit", holder.ID)
+	}
+	if admin {
+		v.Limit, v.Caps, v.Actions = actAddress("limit", q.name), actAddress("limit", q.name, "of", "caps"), actions(q.name, st)
+	}
+	v.Charts, v.Lately = h.charts(q.name, time.Now()), h.happenings(q.name)
+	for _, p := range st.Pools {
+		row := poolRow{PoolState: p, Bar: cells(p.Used, p.Limit, p.Waiting > 0), By: look.HeldBy(p.Pool, known.Who), Out: p.Waiting > 0 && p.Used >= p.Limit}
+		if admin {
+			row.Change = actAddress("limit", q.name, "pool", p.Pool)
+		}
+		v.Pools = append(v.Pools, row)
+	}
+	sorted := view.ByToken(st.Holders)
+	if at := slices.IndexFunc(sorted, func(x engine.Holder) bool { return x.ID == q.at }); at >= 0 {
+		q.pages[holders] = at/rows + 1
+	}
+	if at := slices.IndexFunc(st.Waiters, func(x engine.Waiter) bool { return x.ID == q.at }); at >= 0 {
+		q.pages[waiters] = at/rows + 1
+	}
+	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
+	v.HoldersPager, v.WaitersPager = q.pager(holders, rows, len(sorted)), q.pager(waiters, rows, len(st.Waiters))
+	tree := view.Tree(look.Rows(), st.Caps)
+	v.KeysPager = q.pager(keys, rows, len(tree))
+	v.Keys = h.keys(q, tree, st.Limit, since, admin)
+	for _, x := range window(sorted, q.pages[holders], rows) {
+		row := holderRow{Holder: x, caller: h.caller(x.Client, x.ID), Held: "unknown", Rest: view.Brief(max(0, x.Left-since))}
+		if x.Token != 0 {
+			row.Held, row.Granted = view.Brief(x.Age+since), stamp{looked.Add(-x.Age)}
+		}
+		if admin {
+			row.Revoke, row.Release = actAddress("revoke", q.name, "permit", x.ID), actAddress("release", q.name, "permit", x.ID)
 		}
 		v.Holders = append(v.Holders, row)
 	}
-	for i, waiter := range window(st.Waiters, q.pages[waiters], rows) {
+	for i, x := range window(st.Waiters, q.pages[waiters], rows) {
 		before := look.Before[(q.pages[waiters]-1)*rows+i]
-		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
-		row.Why = look.Why(waiter, before)
-		row.Brief = briefWhy(row.Why, waiter.Key)
-		v.Waiters = append(v.Waiters, row)
-	}
-	if rights.May(a.Who, rights.Admin) && !v.Gone {
-		v.Actions = actions(q.name, st)
+		v.Waiters = append(v.Waiters, waiterRow{x, h.caller(x.Client, x.ID), before + 1, view.Brief(x.Waiting + since), look.Why(x, before)})
 	}
 	return v, nil
 }
@@ -173,21 +230,48 @@ func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visito
 func (v semaphoreView) pieces() pieces {
 	p := pieces{}
 	p.part("notice", "notice", v.Notice)
+	p.part("say", "say", v)
 	p.part("facts", "facts", v)
 	p.part("actions", "actions", v.Actions)
-	p.part("charts", "charts", v.Hour)
-	p.part("lately", "lately", v.Hour.Lately)
-	p.part("keys-pager", "pager", v.KeysPager)
+	p.part("charts", "charts", v.Charts)
+	p.part("lately", "lately", v.Lately)
+	for _, row := range v.Pools {
+		p.row("pools", row.Pool, "pool-row", row)
+	}
 	for _, row := range v.Keys {
 		p.row("keys", "="+row.Key.Key.String(), "key-row", row) // a key may be empty
 	}
-	p.part("holders-pager", "pager", v.HoldersPager)
-	p.part("waiters-pager", "pager", v.WaitersPager)
 	for _, row := range v.Holders {
 		p.row("holders", row.ID, "holder-row", row)
+		p.row("holders", row.ID+" detail", "holder-detail", row)
 	}
 	for _, row := range v.Waiters {
 		p.row("waiters", row.ID, "waiter-row", row)
+		p.row("waiters", row.ID+" detail", "waiter-detail", row)
 	}
-	return p.with("keys", "holders", "waiters")
+	for list, pager := range map[string]pager{"holders": v.HoldersPager, "waiters": v.WaitersPager, "keys": v.KeysPager} {
+		p.part(list+"-head", "list-head", pager)
+		p.part(list+"-pager", "pager", pager)
+	}
+	return p.with(append(lists[:], "pools")...)
+}
+
+// known is what the history adds to a look of so long ago.
+func (h *Handler) known(s watch.Summary, since time.Duration) (view.Known, history.Glance) {
+	g := h.history.Glance(s.Name)
+	k := view.Known{Since: since, Full: ago(g.Full), Paused: ago(g.Paused), Who: h.who}
+	if g.Pause != nil {
+		k.By, k.Paused = g.Pause.Who, ago(g.Pause.Time)
+	}
+	if g.Waits >= enoughWaits {
+		k.Usual = g.Usual
+	}
+	return k, g
+}
+
+func ago(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }

@@ -215,12 +215,12 @@ func TestTenThousand(t *testing.T) {
 	_, _, err = w.Summaries(expect.Within(t), watch.Query{}) // a busy machine takes longer than a page waits
 	expect.OK(t, err)
 	for path, want := range map[string]string{
-		"/":                                   "1 to 50 of 10001 semaphores",
-		"/?page=201":                          "10001 to 10001 of 10001 semaphores",
+		"/":                                   "1 to 50 of 10,001 semaphores",
+		"/?page=201":                          "10,001 to 10,001 of 10,001 semaphores",
 		"/?q=s0999":                           "1 to 10 of 10 semaphores",
-		"/semaphore?name=crowd":               "1 to 50 of 10000 waiters",
-		"/semaphore?name=crowd&waiters=200":   "behind 9999 others",
-		"/semaphore?name=crowd&waiters=10000": "No waiters on this page: there are 10000 in all",
+		"/semaphore?name=crowd":               "1 to 20 of 10,000 waiters",
+		"/semaphore?name=crowd&waiters=500":   "behind 9999 others",
+		"/semaphore?name=crowd&waiters=10000": "No waiters on this page: there are 10,000 in all",
 	} {
 		page := s.get(200, path)
 		has(t, page, want)

@@ -58,6 +58,14 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 }
 
 func undoLimit(x access.Record, before engine.State) (says string, back url.Values) {
+	for pool, n := range x.Pools.All() { // it is one
+		was := poolOf(before, pool).Limit
+		back = url.Values{"do": {"limit"}, "pool": {pool}, "amount": {strconv.Itoa(was)}}
+		if !before.Pinned {
+			back.Set("unset", "1")
+		}
+		return fmt.Sprintf("%s %d → %d.", pool, was, n), back
+	}
 	says = fmt.Sprintf("Limit %d → %d", before.Limit, x.Limit)
 	back = url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
 	if was, is := capsOf(listOf(before.Caps)), capsOf(x.Caps); x.Caps != nil && was != is {

@@ -15,12 +15,12 @@
   };
 
   // Where the focus is within an element: the number of the link or button.
-  const focusable = (element) => [...element.querySelectorAll("a, button, input")];
+  const focusable = (element) => [...element.querySelectorAll("a, button, input, summary")];
   const focusIn = (element) => focusable(element).indexOf(document.activeElement);
   const refocus = (element, at) => {
     if (at < 0) return;
     const list = focusable(element);
-    const next = list[Math.min(at, list.length - 1)] || element.closest("section, main").querySelector("[tabindex]") || document.getElementById("main");
+    const next = list[Math.min(at, list.length - 1)] || element.closest("section[tabindex], main");
     if (next !== document.activeElement) next.focus({ preventScroll: true });
   };
 
@@ -30,10 +30,23 @@
     return page.show(template.content);
   };
 
+  // What somebody has opened stays open, and the stop of the Tab key stays where it is.
+  const keep = (old, fresh) => {
+    for (const kind of ["details", "a, button, summary"]) {
+      const olds = old.querySelectorAll(kind);
+      fresh.querySelectorAll(kind).forEach((element, i) => {
+        if (!olds[i]) return;
+        if (kind === "details") element.open = olds[i].open;
+        else if (olds[i].hasAttribute("tabindex")) element.tabIndex = olds[i].tabIndex;
+      });
+    }
+  };
+
   // Only the cells that differ are put in anew: a click that began on a link
   // would be lost if the link were another when it ends.
   const change = (row, fresh) => {
     const cells = [...fresh.children]; // of a list, always as many
+    keep(row, fresh);
     cells.forEach((cell, i) => {
       if (!row.children[i].isEqualNode(cell)) row.children[i].replaceWith(cell);
     });
@@ -44,6 +57,7 @@
     if (!element) return;
     const fresh = element.cloneNode(false);
     fresh.append(parse(html));
+    keep(element, fresh);
     if (fresh.isEqualNode(element)) return; // the first message has all there is
     const at = focusIn(element);
     element.replaceChildren(...fresh.childNodes);
@@ -75,6 +89,7 @@
       const row = [...body.children].find((r) => r.dataset.key === key);
       refocus(row || body, row ? at : 0);
     }
+    page.rove();
   };
 
   const close = () => {

@@ -1,4 +1,5 @@
-// What a page does without the server: times as they are here or in UTC, and copying.
+// What a page does without the server: times as they are here or in UTC, copying, questions in a dialog, and
+// arrows that move within tables.
 "use strict";
 const page = (() => {
   // Pages come with times in UTC. They are shown as they are here once somebody wants that.
@@ -18,17 +19,68 @@ const page = (() => {
   };
   const show = (root) => {
     for (const button of root.querySelectorAll("[data-copy]")) label(button);
-    for (const time of root.querySelectorAll("time")) {
-      const at = new Date(time.dateTime);
-      const named = time.closest(".times") ? "" : " UTC";
-      const here = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-      const utc = `${time.dateTime.slice(11, 19)}${named}`;
-      time.textContent = local ? here : utc;
-      time.title = local ? time.dateTime : at.toLocaleString();
+    for (const time of root.querySelectorAll("time, [data-time]")) {
+      const mark = time.dataset.time; // of a chart's axis, which has no seconds
+      const text = mark || time.dateTime;
+      const at = new Date(text);
+      const here = `${two(at.getHours())}:${two(at.getMinutes())}${mark ? "" : `:${two(at.getSeconds())}`}`;
+      time.textContent = local ? here : mark ? text.slice(11, 16) : `${text.slice(11, 19)} UTC`;
+      if (!mark) time.title = local ? text : at.toLocaleString();
+    }
+    for (const control of root.querySelectorAll("tr :is(a, button, summary)")) {
+      if (!control.closest("thead") && !control.hasAttribute("tabindex")) control.tabIndex = -1;
     }
     return root;
   };
-  const sayTimes = () => (button.textContent = local ? "Times: local" : "Times: UTC");
+  const sayTimes = () => (button.lastChild.textContent = local ? "local" : "UTC");
+
+  // A table is one stop of the Tab key. Arrows move within it.
+  const controls = (row) => [...row.querySelectorAll("a, button, summary")].filter((c) => c.checkVisibility());
+  const settle = (body, to) => {
+    for (const control of body.querySelectorAll("a, button, summary")) control.tabIndex = -1;
+    if (to) to.tabIndex = 0;
+  };
+  const rove = () => {
+    for (const body of document.querySelectorAll("tbody")) {
+      if (!body.querySelector('[tabindex="0"]')) settle(body, controls(body)[0]);
+    }
+  };
+  document.addEventListener("focusin", (event) => {
+    const body = event.target.closest("tbody");
+    if (body) settle(body, event.target);
+  });
+  document.addEventListener("keydown", (event) => {
+    const at = document.activeElement;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key === "/" && !at.matches("input, textarea, select") && !document.querySelector("dialog[open]")) {
+      const find = document.getElementById("q");
+      if (!find) return;
+      event.preventDefault();
+      find.focus();
+      find.select();
+      return;
+    }
+    if (event.key === "Escape" && at.closest(".menu[open]")) {
+      at.closest(".menu").open = false;
+      return;
+    }
+    const row = at.closest("tbody tr");
+    const step = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (!row || !step) return;
+    event.preventDefault();
+    const mine = controls(row);
+    let to;
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      to = mine[mine.indexOf(at) + step];
+    } else {
+      const rows = [...row.parentElement.children].map(controls).filter((list) => list.length > 0);
+      const now = rows.findIndex((list) => list.includes(at));
+      const list = rows[Math.min(rows.length - 1, Math.max(0, now + step))];
+      to = list[Math.min(mine.indexOf(at), list.length - 1)];
+    }
+    if (to) to.focus();
+  });
+
   button.hidden = false;
   button.addEventListener("click", () => {
     local = !local;
@@ -42,6 +94,44 @@ const page = (() => {
   });
   sayTimes();
   show(document);
+  rove();
+
+  // A question is a page of its own. Here it is a dialog: Enter confirms, Esc closes.
+  const dialog = document.createElement("dialog");
+  dialog.className = "ask";
+  dialog.setAttribute("aria-labelledby", "asked");
+  document.body.append(dialog);
+  const ask = async (link) => {
+    let question = null;
+    try {
+      const answer = await fetch(link.href);
+      question = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-dialog]");
+    } catch {
+      // The page itself says what is wrong.
+    }
+    if (!question) {
+      location.href = link.href;
+      return;
+    }
+    dialog.replaceChildren(...question.childNodes);
+    if (!dialog.open) dialog.showModal();
+    const first = dialog.querySelector("[autofocus]");
+    if (first) first.focus();
+    if (first && first.select) first.select();
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("dialog [data-close]") || event.target === dialog) {
+      event.preventDefault();
+      dialog.close();
+    }
+    const menu = document.querySelector(".menu[open]");
+    if (menu && !event.target.closest(".menu")) menu.open = false;
+    const link = event.target.closest("a[data-ask]");
+    if (!link || event.ctrlKey || event.shiftKey || event.metaKey) return;
+    event.preventDefault();
+    if (menu) menu.open = false;
+    ask(link);
+  });
 
   // Copying: the button says that it is done.
   document.documentElement.classList.add("scripted");
@@ -71,5 +161,5 @@ const page = (() => {
       show(document);
     }, 2000);
   });
-  return { show };
+  return { show, rove };
 })();

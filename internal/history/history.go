@@ -67,6 +67,9 @@ type semaphore struct {
 	waiters []engine.Waiter
 	leases  map[string]time.Duration // of holders: the longest rest of the lease in any look
 	dying   int                      // holders that have not renewed for two thirds of their lease
+
+	full, paused time.Time                 // the first of the looks that all found it so; zero: the last did not
+	acts         map[string]*access.Record // the last of each kind that was done
 }
 
 // Event is something that happened.
@@ -107,7 +110,11 @@ func (h *History) Step() time.Duration { return h.step }
 func (h *History) Act(r access.Record) {
 	h.lock()
 	defer h.mu.Unlock()
-	h.note(h.use(r.Name), Event{Event: watch.Event{Time: r.Time}, Act: &r})
+	s := h.use(r.Name)
+	h.note(s, Event{Event: watch.Event{Time: r.Time}, Act: &r})
+	if r.Result == "done" {
+		s.acts[r.What] = &r
+	}
 	h.shrink()
 }
 
@@ -115,7 +122,7 @@ func (h *History) Act(r access.Record) {
 func (h *History) use(name string) *semaphore {
 	s := h.semaphores[name]
 	if s == nil {
-		s = &semaphore{}
+		s = &semaphore{acts: map[string]*access.Record{}}
 		h.semaphores[name] = s
 	}
 	return s
@@ -182,6 +189,19 @@ func (s *semaphore) hold(l watch.Look) {
 		}
 	}
 	s.leases = leases
+	s.full = lasts(s.full, l.Looked, l.Limit > 0 && l.Used >= l.Limit)
+	s.paused = lasts(s.paused, l.Looked, l.Paused)
+}
+
+// lasts is since when something is so that a look found so, or not.
+func lasts(since, looked time.Time, now bool) time.Time {
+	switch {
+	case !now:
+		return time.Time{}
+	case since.IsZero():
+		return looked
+	}
+	return since
 }
 
 // dying reports whether a holder had not renewed for two thirds of its lease at the last
@@ -329,6 +349,9 @@ type Glance struct {
 	Dying int           // holders that have not renewed for two thirds of their lease
 	Usual time.Duration // nineteen of twenty waits of the last hour did not reach it
 	Waits int           // how many waits that is of
+
+	Full, Paused time.Time      // the first of the looks that all found it so; zero: the last did not
+	Pause, Limit *access.Record // the last that an operator did; nil: none
 }
 
 // Glance summarizes a semaphore.
@@ -339,5 +362,5 @@ func (h *History) Glance(name string) Glance {
 	if s == nil {
 		return Glance{}
 	}
-	return Glance{Dying: s.dying, Usual: s.waits.Below(.95), Waits: s.waits.Count()}
+	return Glance{s.dying, s.waits.Below(.95), s.waits.Count(), s.full, s.paused, s.acts["pause"], s.acts["limit"]}
 }

@@ -22,6 +22,7 @@ type job struct {
 	limit, perKey int
 	host, label   string
 	key           string
+	takes         sema.Pools
 	processes     int
 	weight        int
 	hold, gap     time.Duration
@@ -29,20 +30,23 @@ type job struct {
 
 // jobs keep the semaphores of a team busy.
 var jobs = []job{
-	{"github-api", 5, 0, "web-1", "sync-issues", "", 3, 1, 2 * time.Minute, 3 * time.Minute},
-	{"github-api", 5, 0, "web-2", "sync-pulls", "", 4, 1, 2 * time.Minute, 3 * time.Minute},
-	{"github-api", 5, 0, "batch-1", "nightly", "", 1, 1, 8 * time.Minute, 8 * time.Minute},
-	{"github-api", 5, 0, "batch-1", "backfill --since 2019", "", 1, 3, 3 * time.Minute, 5 * time.Minute},
-	{"llm/gpt-large", 8, 0, "llm-1", "summarise", "", 5, 1, 40 * time.Second, 30 * time.Second},
-	{"llm/gpt-large", 8, 0, "llm-2", "summarise", "", 5, 1, 40 * time.Second, 30 * time.Second},
-	{"downloads", 3, 0, "ci-4", "curl -O https://example.org/file", "", 4, 1, 30 * time.Second, time.Minute},
-	{"reports/month end", 2, 0, "batch-2", "report", "", 3, 1, 2 * time.Minute, 2 * time.Minute},
-	{"tenants", 6, 2, "web-1", "api", "acme", 5, 1, 40 * time.Second, 10 * time.Second},
-	{"tenants", 6, 2, "web-2", "api", "beta", 4, 1, 30 * time.Second, 20 * time.Second},
-	{"tenants", 6, 2, "web-2", "api", "delta", 1, 1, 30 * time.Second, 20 * time.Second},
-	{"tenants", 6, 2, "web-1", "api", "epsilon", 1, 1, 30 * time.Second, 20 * time.Second},
-	{"tenants", 6, 2, "batch-1", "cleanup", "", 1, 1, time.Minute, time.Minute},
-	{"vendor-x.query", 12, 0, "batch-2", "etl", "", 11, 1, 10 * time.Minute, time.Minute},
+	{"github-api", 5, 0, "web-1", "sync-issues", "", "", 3, 1, 2 * time.Minute, 3 * time.Minute},
+	{"github-api", 5, 0, "web-2", "sync-pulls", "", "", 4, 1, 2 * time.Minute, 3 * time.Minute},
+	{"github-api", 5, 0, "batch-1", "nightly", "", "", 1, 1, 8 * time.Minute, 8 * time.Minute},
+	{"github-api", 5, 0, "batch-1", "backfill --since 2019", "", "", 1, 3, 3 * time.Minute, 5 * time.Minute},
+	{"llm/gpt-large", 8, 0, "llm-1", "summarise", "", "", 5, 1, 40 * time.Second, 30 * time.Second},
+	{"llm/gpt-large", 8, 0, "llm-2", "summarise", "", "", 5, 1, 40 * time.Second, 30 * time.Second},
+	{"downloads", 3, 0, "ci-4", "curl -O https://example.org/file", "", "", 4, 1, 30 * time.Second, time.Minute},
+	{"reports/month end", 2, 0, "batch-2", "report", "", "", 3, 1, 2 * time.Minute, 2 * time.Minute},
+	{"tenants", 6, 2, "web-1", "api", "acme", "", 5, 1, 40 * time.Second, 10 * time.Second},
+	{"tenants", 6, 2, "web-2", "api", "beta", "", 4, 1, 30 * time.Second, 20 * time.Second},
+	{"tenants", 6, 2, "web-2", "api", "delta", "", 1, 1, 30 * time.Second, 20 * time.Second},
+	{"tenants", 6, 2, "web-1", "api", "epsilon", "", 1, 1, 30 * time.Second, 20 * time.Second},
+	{"tenants", 6, 2, "batch-1", "cleanup", "", "", 1, 1, time.Minute, time.Minute},
+	{"vendor-x.query", 12, 0, "batch-2", "etl", "", "", 11, 1, 10 * time.Minute, time.Minute},
+	{"ci/gpu-farm", 15, 0, "worker-1", "simulation", "", "gpu=1,licence=1", 2, 1, 20 * time.Minute, time.Minute},
+	{"ci/gpu-farm", 15, 0, "worker-2", "training", "", "gpu=2", 2, 1, 8 * time.Minute, 2 * time.Minute},
+	{"ci/gpu-farm", 15, 0, "web-2", "crawl", "", "", 4, 1, time.Minute, time.Minute},
 }
 
 // seed makes an hour that ends with something to see on every page: in front of github-api a
@@ -82,7 +86,11 @@ func anHour(t *testing.T) *site {
 		for range j.processes {
 			pid += 17
 			chance := rand.New(rand.NewPCG(seed, uint64(pid)))
-			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, &sema.Options{Label: j.label, Caps: sema.Caps{j.perKey}, OnConflict: sema.LimitStored})
+			o := &sema.Options{Label: j.label, Caps: sema.Caps{j.perKey}, OnConflict: sema.LimitStored}
+			if j.name == "ci/gpu-farm" {
+				o.Pools = "gpu=4,licence=1"
+			}
+			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,6 +124,9 @@ func (j job) work(ctx context.Context, sem *sema.Semaphore, chance *rand.Rand) {
 	options := []sema.AcquireOption{sema.Weight(j.weight)}
 	if j.key != "" {
 		options = append(options, sema.For(j.key))
+	}
+	for pool, n := range j.takes.All() {
+		options = append(options, sema.Take(pool, n))
 	}
 	for {
 		pause(j.gap)
