@@ -152,6 +152,9 @@ type pager struct {
 	Beyond           bool // there is no such page, or not any more
 }
 
+// Title is how many rows there are.
+func (p pager) Title() string { return count(p.All, strings.TrimSuffix(p.What, "s")) }
+
 func newPager(what string, page, rows, all int, address func(page int) string) pager {
 	p := pager{What: what, Page: page, Pages: max(1, (all+rows-1)/rows), All: all}
 	p.Beyond = page > p.Pages

@@ -30,26 +30,26 @@
     return page.show(template.content);
   };
 
-  // What somebody has opened stays open, and the stop of the Tab key stays where it is.
-  const keep = (old, fresh) => {
-    for (const kind of ["details", "a, button, summary"]) {
-      const olds = old.querySelectorAll(kind);
-      fresh.querySelectorAll(kind).forEach((element, i) => {
-        if (!olds[i]) return;
-        if (kind === "details") element.open = olds[i].open;
-        else if (olds[i].hasAttribute("tabindex")) element.tabIndex = olds[i].tabIndex;
-      });
+  // morph makes an element like a fresh one. What is there stays the same element: a click that began on
+  // a link would be lost if the link were another when it ends. What somebody opened stays open, and the stop
+  // of the Tab key stays where it is.
+  const ours = ["open", "tabindex"];
+  const morph = (old, fresh) => {
+    for (const { name, value } of [...fresh.attributes]) {
+      if (old.getAttribute(name) !== value && !ours.includes(name)) old.setAttribute(name, value);
     }
-  };
-
-  // Only the cells that differ are put in anew: a click that began on a link
-  // would be lost if the link were another when it ends.
-  const change = (row, fresh) => {
-    const cells = [...fresh.children]; // of a list, always as many
-    keep(row, fresh);
-    cells.forEach((cell, i) => {
-      if (!row.children[i].isEqualNode(cell)) row.children[i].replaceWith(cell);
+    for (const { name } of [...old.attributes]) {
+      if (!fresh.hasAttribute(name) && !ours.includes(name)) old.removeAttribute(name);
+    }
+    const nodes = [...fresh.childNodes];
+    nodes.forEach((node, i) => {
+      const now = old.childNodes[i];
+      if (!now) old.append(node);
+      else if (now.nodeName !== node.nodeName) now.replaceWith(node);
+      else if (node.nodeType === Node.ELEMENT_NODE) morph(now, node);
+      else if (now.data !== node.data) now.data = node.data;
     });
+    while (old.childNodes.length > nodes.length) old.lastChild.remove();
   };
 
   const showPart = (key, html) => {
@@ -57,11 +57,9 @@
     if (!element) return;
     const fresh = element.cloneNode(false);
     fresh.append(parse(html));
-    keep(element, fresh);
-    if (fresh.isEqualNode(element)) return; // the first message has all there is
     const at = focusIn(element);
-    element.replaceChildren(...fresh.childNodes);
-    refocus(element, at);
+    morph(element, fresh);
+    if (at >= 0 && focusIn(element) < 0) refocus(element, at);
   };
 
   const showList = (name, list) => {
@@ -76,7 +74,7 @@
       let row = old.get(k);
       if (list.rows[k] !== undefined) {
         const fresh = parse(list.rows[k]).firstElementChild;
-        if (row) change(row, fresh);
+        if (row) morph(row, fresh);
         else row = fresh;
       }
       if (!row) continue;

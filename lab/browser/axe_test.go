@@ -44,12 +44,11 @@ func violations(b *tab, checker string) []string {
 func TestAxe(t *testing.T) {
 	s := newSite(t, withLogin())
 	p := s.town()
-	s.seen()
 	checker := axe(t)
 	for _, look := range []struct {
 		scheme string
 		width  int64
-	}{{"light", 1280}, {"dark", 390}} {
+	}{{"light", 1280}, {"dark", 1280}, {"light", 390}, {"dark", 390}} {
 		b := s.tab()
 		b.run(scheme(look.scheme), screen(look.width, 900, look.width < 700))
 		rules := 0

@@ -3,7 +3,6 @@ package browser
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,7 +23,6 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
-	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -394,15 +392,22 @@ func (s *site) ask(name string, limit, perKey int, keys ...string) (release func
 	return func(n int) { step(protocol.Request{Kind: protocol.Release, ID: id(n)}) }
 }
 
-// seen waits until the page of github-api has a line of its last minutes.
-func (s *site) seen() {
+// named asks for a permit for each of these callers of a server, which takes some of pools.
+func (s *site) named(name string, limit int, takes engine.Pools, callers ...string) {
 	s.t.Helper()
-	expect.Until(s.t, "a line", func() bool {
-		resp, err := http.Get(s.server.URL + "/sema/semaphore?name=github-api")
-		expect.OK(s.t, err)
-		defer func() { _ = resp.Body.Close() }()
-		page, err := io.ReadAll(resp.Body)
-		expect.OK(s.t, err)
-		return strings.Contains(string(page), `class="spark"`)
-	})
+	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = raw.Close() })
+	call := protocol.Call{Number: 1}
+	for i, caller := range callers {
+		call.Requests = append(call.Requests, protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: limit, Key: protocol.Counted("", takes), Lease: time.Hour, Ticket: time.Hour, Wait: true,
+			Who: &engine.Client{Host: "10.0.4.17", Caller: caller, Label: "nightly"},
+		})
+	}
+	if _, err := raw.Step(s.t.Context(), call); err != nil {
+		s.t.Fatal(err)
+	}
 }
