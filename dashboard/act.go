@@ -24,14 +24,11 @@ const actTime = 10 * time.Second
 // kind is what all changes of a kind have: how one is asked about, and how it is done. A change
 // that somebody asks for is the record that is kept of it, with the value that is wanted.
 type kind struct {
-	button string
-	title  func(access.Record) string
-	note   func(access.Record, engine.State) string
-	fields func(access.Record, engine.State, url.Values) []field // what there is to fill in; nil: nothing
-	do     func(context.Context, *sema.Operator, access.Record) error
-	undo   func(access.Record, engine.State) (says string, back url.Values) // nil: nothing undoes it
-	done   string
-	danger bool
+	button, title, note, done string
+	fields                    func(access.Record, engine.State, url.Values) []field // what there is to fill in; nil: nothing
+	do                        func(context.Context, *sema.Operator, access.Record) error
+	undo                      func(access.Record, engine.State) (says string, back url.Values) // nil: nothing undoes it
+	danger                    bool
 }
 
 // field is one that somebody fills in. The first has the focus.
@@ -41,125 +38,84 @@ type field struct {
 	Required                                       bool
 }
 
-// filled is a number in a field; 0 leaves it empty.
-func filled(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
 var kinds = map[string]kind{
 	"limit": {
-		button: "Set",
-		title: func(x access.Record) string {
-			for pool := range x.Pools.All() {
-				return "Change how much there is of " + pool
-			}
-			return "Change the limit"
-		},
-		note: func(x access.Record, st engine.State) string {
-			for pool := range x.Pools.All() {
-				return fmt.Sprintf("It is %d now, and %d held. It holds for all programs. Less of it takes no permit away: its waiters wait until enough came back. 0 ends the pool.", poolOf(st, pool).Limit, poolOf(st, pool).Used)
-			}
-			return fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset. "+
-				"Under a smaller one nobody loses a permit, and waiters that weigh more than it fail.", st.Limit, st.Used)
-		},
-		fields: func(x access.Record, st engine.State, v url.Values) []field {
-			number := field{Type: "number", Max: engine.MaxLimit, Required: true}
-			for pool := range x.Pools.All() {
-				number.Name, number.Label, number.Value = "amount", "Amount", cmp.Or(v.Get("amount"), strconv.Itoa(poolOf(st, pool).Limit))
-				return []field{number}
-			}
-			number.Name, number.Label, number.Value, number.Min = "limit", "Limit", cmp.Or(filled(x.Limit), strconv.Itoa(st.Limit)), 1
-			list := []field{number}
-			if view.Keyed(st) {
-				list = append(list, field{Name: "caps", Label: "Caps of keys", Type: "text", Value: cmp.Or(v.Get("caps"), view.CapsText(st.Caps)), Pattern: ` *(\d+|-) *(, *(\d+|-) *){0,2}`,
-					Title: "For keys of one name, of two, of three, with commas between: 20,4. - is no cap."})
-			}
-			if v.Get("of") == "caps" {
-				slices.Reverse(list)
-			}
-			return list
-		},
-		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
-			rule := sema.Rule{Limit: x.Limit, Pools: x.Pools}
-			for i, n := range x.Caps {
-				if n != nil {
-					rule.Caps[i] = cmp.Or(*n, sema.MaxLimit)
-				}
-			}
-			return o.Set(ctx, rule)
-		},
-		undo: undoLimit,
-		done: "The limit is set.",
+		button: "Set", title: "Change the limit", done: "The limit is set.",
+		note: "It holds for all programs and outlives idleness, until it is unset. With less of it nobody loses a permit: grants go on once " +
+			"enough came back, and waiters that weigh more than a limit fail.",
+		fields: limitFields, do: setLimit, undo: undoLimit,
 	},
 	"unset-limit": {
-		button: "Unset the limit",
-		title:  func(access.Record) string { return "Unset the limit?" },
-		note: func(_ access.Record, st engine.State) string {
-			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
-		},
-		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unset(ctx) },
-		undo: undoUnset,
-		done: "The limit is not kept any more.",
+		button: "Unset the limit", title: "Unset the limit?", done: "The limit is not kept any more.",
+		note: "The limit stays as it is while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.",
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unset(ctx) }, undo: undoUnset,
 	},
-	"set-key":   setKey,
-	"unset-key": unsetKey,
-	"pause": {
-		button: "Pause",
-		title:  func(access.Record) string { return "Pause this semaphore?" },
-		note: func(_ access.Record, st engine.State) string {
-			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; waiters go on waiting.", keep(len(st.Holders)))
+	"set-key": {
+		button: "Set cap and share", title: "Set the cap and the share of a key", done: "The cap and the share of the key are set.",
+		note: "A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
+			"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset.",
+		fields: keyFields, undo: undoKey,
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
+			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key.Names()...)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Pause(ctx) },
-		undo: undoPause,
-		done: "The semaphore is paused.",
+	},
+	"unset-key": {
+		button: "Unset cap and share", title: "Unset the cap and the share of this key?", done: "The key has what all keys have.",
+		note: "Then it has the cap and the share that all keys have.",
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
+			return o.Unset(ctx, x.Key.Names()...)
+		}, undo: undoKey,
+	},
+	"pause": {
+		button: "Pause", title: "Pause this semaphore?", done: "The semaphore is paused.",
+		note: "Nobody is granted a permit until it is unpaused. Holders keep their permits and may go on; waiters go on waiting.",
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Pause(ctx) }, undo: undoPause,
 	},
 	"unpause": {
-		button: "Unpause",
-		title:  func(access.Record) string { return "Unpause this semaphore?" },
-		note:   always("Those who wait are served at once, as far as the limit allows."),
-		do:     func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unpause(ctx) },
-		undo:   undoPause,
-		done:   "The semaphore is not paused any more.",
+		button: "Unpause", title: "Unpause this semaphore?", done: "The semaphore is not paused any more.",
+		note: "Those who wait are served at once, as far as the limit allows.",
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unpause(ctx) }, undo: undoPause,
 	},
 	"revoke": {
-		button: "Revoke",
-		title:  func(access.Record) string { return "Revoke this permit?" },
-		note:   always("Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."),
-		do:     func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Revoke(ctx, x.Permit) },
-		done:   "The permit is revoked. It is free when its holder has stopped.",
-		danger: true,
+		button: "Revoke", title: "Revoke this permit?", done: "The permit is revoked. It is free when its holder has stopped.", danger: true,
+		note: "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time.",
+		do:   func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Revoke(ctx, x.Permit) },
 	},
 	"release": {
-		button: "Release at once",
-		title:  func(access.Record) string { return "Release this permit at once?" },
-		note:   always("Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."),
-		do:     func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Release(ctx, x.Permit) },
-		done:   "The permit is released.",
-		danger: true,
+		button: "Release at once", title: "Release this permit at once?", done: "The permit is released.", danger: true,
+		note: "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke.",
+		do:   func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Release(ctx, x.Permit) },
 	},
 	"remove": {
-		button: "Remove",
-		title:  func(access.Record) string { return "Remove this semaphore?" },
-		note:   always("Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."),
-		do:     func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Remove(ctx) },
-		done:   "The semaphore is removed.",
-		danger: true,
+		button: "Remove", title: "Remove this semaphore?", done: "The semaphore is removed.", danger: true,
+		note: "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits.",
+		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Remove(ctx) },
 	},
 }
 
-// always is the note of a kind of changes whose note is always the same.
-func always(text string) func(access.Record, engine.State) string {
-	return func(access.Record, engine.State) string { return text }
+func limitFields(x access.Record, st engine.State, v url.Values) []field {
+	for pool := range x.Pools.All() {
+		return []field{{Name: "amount", Label: "Amount of " + pool, Type: "number", Value: cmp.Or(v.Get("amount"), strconv.Itoa(poolOf(st, pool).Limit)), Max: engine.MaxLimit, Required: true}}
+	}
+	list := []field{{Name: "limit", Label: "Limit", Type: "number", Value: strconv.Itoa(cmp.Or(x.Limit, st.Limit)), Min: 1, Max: engine.MaxLimit, Required: true}}
+	if view.Keyed(st) {
+		list = append(list, field{Name: "caps", Label: "Caps of keys", Type: "text", Value: cmp.Or(v.Get("caps"), view.CapsText(st.Caps)), Pattern: ` *(\d+|-) *(, *(\d+|-) *){0,2}`,
+			Title: "For keys of one name, of two, of three, with commas between: 20,4. - is no cap."})
+	}
+	if v.Get("of") == "caps" {
+		slices.Reverse(list)
+	}
+	return list
 }
 
-func keep(holders int) string {
-	if holders == 1 {
-		return "1 holder keeps its permit"
+func setLimit(ctx context.Context, o *sema.Operator, x access.Record) error {
+	rule := sema.Rule{Limit: x.Limit, Pools: x.Pools}
+	for i, n := range x.Caps {
+		if n != nil {
+			rule.Caps[i] = cmp.Or(*n, sema.MaxLimit)
+		}
 	}
-	return fmt.Sprintf("%d holders keep their permits", holders)
+	return o.Set(ctx, rule)
 }
 
 // actAddress is where a change is asked about. on has a field and its value, if it is
@@ -258,7 +214,8 @@ func cut(s string, most int) string {
 
 type confirmView struct {
 	frame
-	Name                  string // of the semaphore
+	Name                  string     // of the semaphore
+	Key                   engine.Key // that it is about, if any
 	Heading, Note, Button string
 	Danger                bool
 	Action                string // where the form goes
@@ -303,7 +260,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{Name: x.Name, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Action: "act", Back: semaphoreAddress(x.Name), Hidden: url.Values{}}
+	v := confirmView{Name: x.Name, Key: x.Key, Heading: d.title, Note: d.note, Button: d.button, Danger: d.danger, Action: "act", Back: semaphoreAddress(x.Name), Hidden: url.Values{}}
 	if d.fields != nil {
 		v.Fields = d.fields(x, st, r.URL.Query())
 	}

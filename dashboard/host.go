@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/rights"
 	"sema/internal/view"
-	"sema/watch"
 )
 
 // hostTime bounds the revocation of all permits of a host.
@@ -38,26 +39,12 @@ type hostPermit struct {
 	Held, Rest         string
 }
 
-// at is what a place holds, by looks that begin now at all semaphores that somebody
-// holds. f is called with each permit, until it fails.
-func (h *Handler) at(ctx context.Context, p place, a visitor, f func(name string, holder engine.Holder) error) (waiting int, err error) {
-	all, _, err := h.watcher.Summaries(ctx, watch.Query{Prefixes: a.Prefixes})
-	if err != nil {
-		return 0, err
-	}
-	for _, s := range all {
-		if s.Holders+s.Waiting == 0 && s.Err == nil {
-			continue
-		}
-		st, err := h.watcher.State(ctx, s.Name)
-		if err != nil {
-			return waiting, err
-		}
-		for _, holder := range st.Holders {
-			if h.placeOf(holder.Client) == p {
-				if err := f(s.Name, holder); err != nil {
-					return waiting, err
-				}
+// at is what a place holds, by looks that begin now at all semaphores that the visitor may see, and how many of its callers wait.
+func (h *Handler) at(ctx context.Context, p place, a visitor) (held []hostPermit, waiting int, err error) {
+	missed, err := h.watcher.Each(ctx, a.Prefixes, func(name string, st engine.State) {
+		for _, x := range st.Holders {
+			if h.placeOf(x.Client) == p {
+				held = append(held, hostPermit{x, h.caller(x.Client, x.ID), name, semaphoreAt(name, x.ID), view.Brief(x.Age), view.Brief(x.Left)})
 			}
 		}
 		for _, waiter := range st.Waiters {
@@ -65,8 +52,14 @@ func (h *Handler) at(ctx context.Context, p place, a visitor, f func(name string
 				waiting += 1 + waiter.Behind
 			}
 		}
+	})
+	if err == nil && missed > 0 {
+		err = fmt.Errorf("%s cannot be read: %w", count(missed, "semaphore"), sema.ErrEngine)
 	}
-	return waiting, nil
+	slices.SortFunc(held, func(a, b hostPermit) int {
+		return cmp.Or(cmp.Compare(a.Semaphore, b.Semaphore), cmp.Compare(a.Token, b.Token))
+	})
+	return held, waiting, err
 }
 
 func placeIn(v url.Values) (place, error) {
@@ -89,18 +82,16 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	v := hostView{frame: h.frame(p.String(), a), Of: p}
 	ctx, cancel := context.WithTimeout(r.Context(), hostTime)
 	defer cancel()
-	v.Waiting, err = h.at(ctx, p, a, func(name string, holder engine.Holder) error {
-		if v.All++; holder.Revoked {
-			v.Revoked++
-		}
-		if v.All > (page-1)*rows && v.All <= page*rows {
-			v.Permits = append(v.Permits, hostPermit{holder, h.caller(holder.Client, holder.ID), name, semaphoreAt(name, holder.ID), view.Brief(holder.Age), view.Brief(holder.Left)})
-		}
-		return nil
-	})
+	held, waiting, err := h.at(ctx, p, a)
 	if err != nil {
 		h.unreachable(w, r, a, err)
 		return
+	}
+	v.All, v.Waiting, v.Permits = len(held), waiting, window(held, page, rows)
+	for _, x := range held {
+		if x.Revoked {
+			v.Revoked++
+		}
 	}
 	v.Pager = newPager("permits", page, rows, v.All, func(page int) string { return p.address() + "&page=" + strconv.Itoa(page) })
 	if v.Admin && v.All > 0 {
@@ -131,19 +122,21 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	// What was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), hostTime)
 	defer cancel()
+	held, _, err := h.at(ctx, p, a)
 	done := 0
-	_, err = h.at(ctx, p, a, func(name string, holder engine.Holder) error {
-		x := access.Record{What: "revoke", Name: name, Permit: holder.ID, Caller: holder.Client.Caller}
-		_, err := h.perform(ctx, rights.By(x, a.Who, r), kinds[x.What])
+	for _, permit := range held {
+		if err != nil {
+			break
+		}
+		x := access.Record{What: "revoke", Name: permit.Semaphore, Permit: permit.ID, Caller: permit.Client.Caller}
+		_, err = h.perform(ctx, rights.By(x, a.Who, r), kinds[x.What])
 		switch rights.ResultOf(err) {
 		case "done":
 			done++
 		case "gone": // it is free already
-		default:
-			return err
+			err = nil
 		}
-		return nil
-	})
+	}
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), fmt.Sprintf("%s revoked, and then: %s Others may still be held.", count(done, "permit"), h.sentence(err)))
 		return

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/view"
@@ -62,66 +60,20 @@ func wholeOf(v url.Values, field string) (int, error) {
 	return n, nil
 }
 
-// ruleNow returns the part of a key's rule that differs from the rule of all keys.
-func ruleNow(st engine.State, key engine.Key) (rule sema.Rule) {
-	k := view.LookAt(st).Key(key)
-	if k.Ruled && k.Cap != view.CapOf(st.Caps, key) {
-		rule.Limit = k.Cap
-	}
-	if k.Share != engine.DefaultShare {
-		rule.Share = k.Share
-	}
-	return rule
-}
-
-// setKey and unsetKey are what operators do about a key.
-var (
-	setKey = kind{
-		button: "Set cap and share",
-		title: func(x access.Record) string {
-			if x.Key == "" {
-				return "Set the cap and the share of a key"
-			}
-			return "Set the cap and the share of " + x.Key.String()
-		},
-		note: func(x access.Record, st engine.State) string {
-			return keyNote(x, st) + "A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
-				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
-		},
-		fields: func(x access.Record, st engine.State, _ url.Values) (list []field) {
-			now := ruleNow(st, x.Key)
-			if x.Key == "" {
-				list = append(list, field{Name: "key", Label: "Key", Type: "text", Value: "", Hint: "acme/alice", Title: "A slash is between names; within a name it is %2F, and a percent sign %25."})
-			}
-			return append(list, field{Name: "cap", Label: "Cap", Type: "number", Min: 1, Max: engine.MaxLimit, Value: filled(now.Limit), Hint: "as it is"},
-				field{Name: "share", Label: "Share", Type: "number", Min: 1, Max: engine.MaxShare, Value: filled(now.Share), Hint: "as it is"})
-		},
-		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
-			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key.Names()...)
-		},
-		undo: undoKey,
-		done: "The cap and the share of the key are set.",
-	}
-	unsetKey = kind{
-		button: "Unset cap and share",
-		title:  func(x access.Record) string { return "Unset the cap and the share of " + x.Key.String() + "?" },
-		note: func(x access.Record, st engine.State) string {
-			return fmt.Sprintf("%sThen it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(view.CapOf(st.Caps, x.Key)), engine.DefaultShare)
-		},
-		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
-			return o.Unset(ctx, x.Key.Names()...)
-		},
-		undo: undoKey,
-		done: "The key has what all keys have.",
-	}
-)
-
-func keyNote(x access.Record, st engine.State) string {
+// keyFields have the part of a key's rule that differs from the rule of all keys.
+func keyFields(x access.Record, st engine.State, _ url.Values) (list []field) {
 	if x.Key == "" {
-		return ""
+		list = []field{{Name: "key", Label: "Key", Type: "text", Hint: "acme/alice", Title: "A slash is between names; within a name it is %2F, and a percent sign %25."}}
 	}
 	k := view.LookAt(st).Key(x.Key)
-	return fmt.Sprintf("It holds %d now, with %s and a share of %d. ", k.Held, capOf(k.Cap), k.Share)
+	share, limit := field{Name: "share", Label: "Share", Type: "number", Min: 1, Max: engine.MaxShare, Hint: "as it is"}, field{Name: "cap", Label: "Cap", Type: "number", Min: 1, Max: engine.MaxLimit, Hint: "as it is"}
+	if k.Ruled && k.Cap != view.CapOf(st.Caps, x.Key) {
+		limit.Value = strconv.Itoa(k.Cap)
+	}
+	if k.Share != engine.DefaultShare {
+		share.Value = strconv.Itoa(k.Share)
+	}
+	return append(list, limit, share)
 }
 
 // capOf is a cap in words.

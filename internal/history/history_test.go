@@ -203,6 +203,39 @@ func TestWhoIsThere(t *testing.T) {
 	})
 }
 
+// How long a semaphore has been full or paused is since the first of the looks that all found it so. The last acts that were
+// done are known.
+func TestSinceWhenItIsSo(t *testing.T) {
+	bubble(t, func(t *testing.T, e protocol.Engine, h *history.History) {
+		sem := semaphore(t, e, "job")
+		p, err := sem.Acquire(t.Context(), sema.Weight(2))
+		expect.OK(t, err)
+		o, err := sema.Operate(e, "x")
+		expect.OK(t, err)
+		defer func() { _ = o.Close() }()
+		expect.OK(t, o.Pause(t.Context()))
+		h.Act(access.Record{Time: time.Now(), Who: "bob", What: "pause", Name: "x", Result: "done"})
+		h.Act(access.Record{Time: time.Now(), Who: "eve", What: "limit", Name: "x", Limit: 9, Result: "gone"})
+		began := time.Now()
+		time.Sleep(10 * time.Minute)
+		glance := h.Glance("x")
+		for _, at := range []time.Time{glance.Full, glance.Paused} {
+			if late := at.Sub(began); late < 0 || late > 5*time.Second {
+				t.Errorf("%v after it began", late)
+			}
+		}
+		if glance.Pause == nil || glance.Pause.Who != "bob" || glance.Limit != nil {
+			t.Errorf("%+v", glance)
+		}
+		expect.OK(t, p.Release())
+		expect.OK(t, o.Unpause(t.Context()))
+		time.Sleep(10 * time.Second)
+		if glance := h.Glance("x"); !glance.Full.IsZero() || !glance.Paused.IsZero() {
+			t.Errorf("%+v", glance)
+		}
+	})
+}
+
 // busy is an engine whose semaphores have a new holder and other figures at each look.
 type busy struct {
 	protocol.Engine
