@@ -73,7 +73,8 @@ type Options struct {
 	// Engine is what sentences call the engine, such as Redis. Default "The store".
 	Engine string
 
-	// Rows is how many rows a page has, 1 … 500; of keys it has twice as many. Default 50.
+	// Rows is how many rows a list of semaphores, hosts or permits has, 1 … 500. Default 50. The lists on the page of
+	// a semaphore have 20, or 100 if somebody wants that.
 	Rows int
 
 	// Interval is how often an open page changes, 1 ms … 24 h. Default 1 s.
