@@ -403,7 +403,7 @@ func (s *site) named(name string, limit int, takes engine.Pools, callers ...stri
 	call := protocol.Call{Number: 1}
 	for i, caller := range callers {
 		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: limit, Key: protocol.Counted("", takes), Lease: time.Hour, Ticket: time.Hour, Wait: true,
+			Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: limit, Target: protocol.Target{Takes: takes}, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 			Who: &engine.Client{Host: "10.0.4.17", Caller: caller, Label: "nightly"},
 		})
 	}
