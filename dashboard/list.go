@@ -222,7 +222,7 @@ type foundRow struct {
 }
 
 // foundMost is how many clients a search shows.
-const foundMost = 50
+const foundMost = 20
 
 func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
 	query := watch.Query{Prefixes: a.Prefixes, Order: q.sort, Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, Soon: true}

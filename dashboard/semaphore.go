@@ -260,7 +260,7 @@ func (v semaphoreView) pieces() pieces {
 func (h *Handler) known(s watch.Summary, since time.Duration) (view.Known, history.Glance) {
 	g := h.history.Glance(s.Name)
 	k := view.Known{Since: since, Full: ago(g.Full), Paused: ago(g.Paused), Who: h.who}
-	if g.Pause != nil {
+	if g.Pause != nil && g.Paused.Sub(g.Pause.Time) < time.Minute { // else it was another pause
 		k.By, k.Paused = g.Pause.Who, ago(g.Pause.Time)
 	}
 	if g.Waits >= enoughWaits {
