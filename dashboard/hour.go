@@ -73,39 +73,29 @@ func changeText(e history.Event) string {
 
 // actText is what an operator did.
 func actText(r access.Record) string {
-	text := ""
+	var values []string
+	add := func(is bool, text string) {
+		if is {
+			values = append(values, text)
+		}
+	}
+	add(r.Limit > 0, fmt.Sprintf("the limit to %d", r.Limit))
+	add(r.Caps != nil, capsOf(r.Caps))
+	add(r.Pools != "", "pools "+string(r.Pools))
+	add(r.Cap > 0, capOf(r.Cap))
+	add(r.Share > 0, fmt.Sprintf("a share of %d", r.Share))
+	text := strings.Join(values, ", ")
 	switch r.What {
 	case "limit":
-		var with []string
-		if r.Caps != nil {
-			with = append(with, capsOf(r.Caps))
-		}
-		if r.Pools != "" {
-			with = append(with, "pools "+string(r.Pools))
-		}
-		switch set := strings.Join(with, " and "); {
-		case r.Limit == 0 && set != "": // the limit stays as it is
-			text = "sets " + set
-		case set != "":
-			text = fmt.Sprintf("sets the limit to %d, with %s", r.Limit, set)
-		default:
-			text = fmt.Sprintf("sets the limit to %d", r.Limit)
-		}
+		text = "sets " + text
 	case "set-key":
-		var to []string
-		if r.Cap > 0 {
-			to = append(to, capOf(r.Cap))
-		}
-		if r.Share > 0 {
-			to = append(to, fmt.Sprintf("a share of %d", r.Share))
-		}
-		text = fmt.Sprintf("sets key %s to %s", r.Key, strings.Join(to, " and "))
+		text = "sets key " + r.Key.String() + " to " + text
+	case "adapt":
+		text = "adapts " + text
 	case "unset-key":
 		text = "unsets cap and share of key " + r.Key.String()
 	case "revoke", "release":
 		text = r.What + "s permit " + r.Permit
-	case "adapt":
-		text = fmt.Sprintf("adapts the limit to %d", r.Limit)
 	case "unset-limit":
 		text = "unsets the limit"
 	default:

@@ -212,7 +212,7 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if k := of(); k.Cap != 5 || k.Share != 300 || !k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), `<span class="less">set</span>`, "sets key "+html.EscapeString(key)+" to a cap of 5 and a share of 300")
+	has(t, s.get(200, "/semaphore?name=x"), `<span class="less">set</span>`, "sets key "+html.EscapeString(key)+" to a cap of 5, a share of 300")
 	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" value="5" placeholder="as it is" inputmode="numeric" min="1" max="2147483647"`, `value="300"`, "do=unset-key")
 
 	a = act(`value="5"`, form("set-key", "x", "key", key, "cap", "", "share", "50"))
@@ -241,7 +241,7 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if a = act(`value="8"`, form("limit", "x", "limit", "8", "caps", "")); a.Caps != nil {
 		t.Errorf("audit: %+v", a)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, with caps 3,3<", "sets the limit to 7, with no caps<", "sets the limit to 8<")
+	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, caps 3,3<", "sets the limit to 7, no caps<", "sets the limit to 8<")
 
 	noted := len(audit)
 	for _, f := range []url.Values{

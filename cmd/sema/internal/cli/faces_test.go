@@ -94,7 +94,7 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 		"sema show, in words":      {ok(t, env, "show", "jobs"), fmt.Sprintf("waiting %d\n", callers)},
 		"sema run that is refused": {refused, fmt.Sprintf("%d waiting", callers)},
 		"the dashboard's list":     {get("/"), fmt.Sprintf(`data-label="Waiting">%d<`, callers)},
-		"the dashboard's page":     {get("/semaphore?name=jobs"), fmt.Sprintf("<dt>Waiting</dt><dd>%d<", callers)},
+		"the dashboard's page":     {get("/semaphore?name=jobs"), fmt.Sprintf(">%d wait</a>", callers)},
 		"metrics":                  {get("/metrics"), fmt.Sprintf(`sema_queue_size{sema_name="jobs"} %d`, callers)},
 	} {
 		if !strings.Contains(is.text, is.want) {

@@ -545,6 +545,6 @@ func TestThePageShowsWhatOperatorsDo(t *testing.T) {
 	ok(t, env, "limit", "x", "--pool", "gpu=2")
 	ok(t, env, "limit", "x", "4", "--pool", "gpu=0", "--caps", "2")
 	ok(t, env, "release", "x", permit)
-	page("nightly</bdi> has no permit any more", "local</bdi> sets the limit to 3<", "sets pools gpu=2<", "sets the limit to 4, with caps 2 and pools gpu=0<", "releases permit "+permit)
+	page("nightly</bdi> has no permit any more", "local</bdi> sets the limit to 3<", "sets pools gpu=2<", "sets the limit to 4, caps 2, pools gpu=0<", "releases permit "+permit)
 	s.end()
 }
