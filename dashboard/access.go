@@ -47,8 +47,6 @@ func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, visitor)) h
 			f(w, r, a)
 		case h.options.Login == nil:
 			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")
-		case strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
-			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			see(w, "login")
 		}

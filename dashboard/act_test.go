@@ -191,7 +191,7 @@ func TestReadersChangeNothing(t *testing.T) {
 		t.Errorf("%d lines say that something was refused", refused)
 	}
 	none := open(t, dashboard.Options{Allow: func(*http.Request) access.Who { return access.Who{} }})
-	for _, path := range []string{"/", "/semaphore?name=x", "/live?of=list", "/act?do=pause&name=x"} {
+	for _, path := range []string{"/", "/semaphore?name=x", "/act?do=pause&name=x"} {
 		none.get(403, path)
 	}
 	none.post(403, "/act", form("pause", "x"))
@@ -218,7 +218,6 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%s leads to %s", path, to)
 		}
 	}
-	s.get(401, "/live?of=list", "Accept", "text/event-stream")
 	has(t, s.get(200, "/login"), `type="password"`, `<label for="token">`)
 	for _, token := range []string{"", "wrong", "user", "a;b", "a\r\nb", strings.Repeat("x", 8000)} {
 		w := s.post(401, "/login", url.Values{"token": {token}})
@@ -242,7 +241,6 @@ func TestLogin(t *testing.T) {
 	hasNot(t, page, "team-b/x")
 	s.get(200, "/semaphore?name=team-a/x", "Cookie", reader)
 	s.get(404, "/semaphore?name=team-b/x", "Cookie", reader)
-	s.get(404, "/live?of=semaphore&name=team-b/x", "Cookie", reader)
 	s.post(403, "/act", form("pause", "team-a/x"), "Cookie", reader, "Sec-Fetch-Site", "same-origin")
 	s.post(303, "/act", form("pause", "team-a/x"), "Cookie", root, "Sec-Fetch-Site", "same-origin")
 	s.post(303, "/act", form("pause", "team-a/x"), "Cookie", "sema_token=wrong", "Sec-Fetch-Site", "same-origin") // to the login

@@ -77,12 +77,8 @@ type Options struct {
 	// a semaphore have 20, or 100 if somebody wants that.
 	Rows int
 
-	// Interval is how often an open page changes, 1 ms … 24 h. Default 1 s.
+	// Interval is how often a script asks for an open page again, 1 ms … 24 h. Default 1 s.
 	Interval time.Duration
-
-	// Streams is how many pages may be open at the same time with live changes,
-	// 1 … 1,000,000; further ones are told to come back. Default 1000.
-	Streams int
 
 	// Always makes the Watcher look at all semaphores all the time, once each of its
 	// Options.Rounds, so that a page has the last hour as soon as somebody opens it. Default
@@ -101,7 +97,6 @@ type Handler struct {
 	history *history.History
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
-	feeds   feeds
 	close   once.Once
 }
 
@@ -120,12 +115,10 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 	options.Engine = cmp.Or(o.Engine, "The store")
 	options.Rows = cmp.Or(o.Rows, 50)
 	options.Interval = cmp.Or(o.Interval, time.Second)
-	options.Streams = cmp.Or(o.Streams, 1000)
 	if err := cmp.Or(
 		protocol.Validate("dashboard", e),
 		engine.ValidateRange("dashboard", "Options.Rows", options.Rows, 1, 500),
 		engine.ValidateRange("dashboard", "Options.Interval", options.Interval, time.Millisecond, 24*time.Hour),
-		engine.ValidateRange("dashboard", "Options.Streams", options.Streams, 1, 1_000_000),
 	); err != nil {
 		return nil, err
 	}
@@ -147,11 +140,9 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 	if h.options.Audit == nil {
 		h.options.Audit = rights.NewLog(nil, h.options.Log).Add
 	}
-	h.feeds.init()
 	h.mux = http.NewServeMux()
 	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
 	h.mux.HandleFunc("GET /semaphore", h.reading(h.semaphorePage))
-	h.mux.HandleFunc("GET /live", h.reading(h.live))
 	h.mux.HandleFunc("GET /hosts", h.reading(h.hostsPage))
 	h.mux.HandleFunc("GET /host", h.reading(h.hostPage))
 	h.mux.HandleFunc("POST /host", h.posting(h.reading(h.revokeHost)))
@@ -179,11 +170,9 @@ func New(e sema.Engine, o *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends all live pages and waits for what keeps them up to date. Requests
-// that follow still answer, but not live.
+// Close ends the looks at semaphores. Requests that follow say that the dashboard is about to end.
 func (h *Handler) Close() {
 	h.close.Do(func() {
-		h.feeds.shut()
 		h.history.Close()
 		if h.options.Watcher == nil { // it is our own
 			h.watcher.Close()

@@ -238,7 +238,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 	}
 	v := listView{frame: h.frame("Semaphores", a)}
 	v.Find = q.find
-	v.Live = "live?of=list&" + q.text()
+	v.Live = h.options.Interval.Milliseconds()
 	for _, o := range orders {
 		other := q
 		other.sort, other.page = o.key, 1
@@ -336,17 +336,4 @@ func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	}
 	v.Done = kinds[r.URL.Query().Get("done")].done
 	h.render(w, http.StatusOK, "list", v)
-}
-
-// pieces are the parts of the page that change.
-func (v listView) pieces() pieces {
-	p := pieces{}
-	p.part("pager", "pager", v.Pager)
-	p.part("notice", "notice", v.Notice)
-	p.part("totals", "totals", v.Totals)
-	p.part("found", "found", v)
-	for _, row := range v.Rows {
-		p.row("rows", row.Name, "list-row", row)
-	}
-	return p.with("rows")
 }

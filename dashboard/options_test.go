@@ -19,7 +19,6 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		least, most int64
 	}{
 		"Rows":     {func(o *dashboard.Options, n int64) { o.Rows = int(n) }, 1, 500},
-		"Streams":  {func(o *dashboard.Options, n int64) { o.Streams = int(n) }, 1, 1_000_000},
 		"Interval": {func(o *dashboard.Options, n int64) { o.Interval = time.Duration(n) }, int64(time.Millisecond), int64(24 * time.Hour)},
 	} {
 		for _, v := range []struct {

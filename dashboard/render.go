@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"sema/internal/rights"
 	"sema/internal/view"
@@ -29,16 +30,9 @@ type frame struct {
 	Reads      bool
 	Login      bool       // somebody who sees this without a token may have one
 	Logout     bool       // there is a login to end
-	Live       string     // address of the stream of changes; empty: nothing changes
+	Live       int64      // a script asks for the page again after so many milliseconds; 0: nothing changes
 	Done       string     // what has just been done
 	Undo       url.Values // the form that undoes it; empty: nothing does
-	Notice     notice     // what is wrong now
-}
-
-// notice is what is wrong now, and since when what is shown is old.
-type notice struct {
-	Text  string
-	Since stamp // zero: nothing is shown
 }
 
 func (h *Handler) frame(page string, a visitor) frame {
@@ -66,28 +60,35 @@ type failView struct {
 	Heading, Text string
 }
 
+// live reports whether a script asks, for a page that it keeps up to date. It reads the page, whatever the status, and
+// browsers write others in the console.
+func live(r *http.Request) bool { return r.Header.Get("Sema-Live") != "" }
+
 // fail answers with a page that says why not.
-func (h *Handler) fail(w http.ResponseWriter, _ *http.Request, a visitor, code int, text string) {
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, a visitor, code int, text string) {
 	heading := http.StatusText(code)
+	if live(r) {
+		code = http.StatusOK
+	}
 	h.render(w, code, "fail", failView{frame: h.frame(heading, a), Heading: heading, Text: text})
 }
+
+// lateTime is how long a page waits for the engine.
+const lateTime = 3 * time.Second
 
 // unreachable answers with a page that tries again by itself.
 func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor, err error) {
 	if r.Context().Err() != nil {
 		return // nobody is there to read it
 	}
-	h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
+	if !live(r) { // one line a second would say no more
+		h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
+	}
 	w.Header().Set("Retry-After", "5")
 	w.Header().Set("Refresh", "5")
 	text := view.Trouble(h.options.Engine, err)
 	if reached := h.watcher.Reached(); !reached.IsZero() {
-		text += " It last did at " + stamp{reached}.Clock() + " UTC."
+		text += " Figures are of " + stamp{reached}.Clock() + " UTC."
 	}
 	h.fail(w, r, a, http.StatusServiceUnavailable, text+" This page tries again by itself.")
-}
-
-// stale is the notice that what is shown is old.
-func (h *Handler) stale(err error) notice {
-	return notice{view.Trouble(h.options.Engine, err), stamp{h.watcher.Reached()}}
 }

@@ -151,7 +151,8 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	if len(troubles) > 0 { // they say what is usual
 		known.Usual = 0
 	}
-	v.Say, v.Tone = look.Say(summary, known), tone
+	keyed := look.Rows()
+	v.Say, v.Tone = look.Say(summary, keyed, known), tone
 	for _, text := range troubles {
 		v.Say.More = append(v.Say.More, strings.ToUpper(text[:1])+text[1:]+".")
 	}
@@ -180,9 +181,9 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	if at := slices.IndexFunc(st.Waiters, func(x engine.Waiter) bool { return x.ID == q.at }); at >= 0 {
 		q.pages[waiters] = at/rows + 1
 	}
-	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
+	v.Live = h.options.Interval.Milliseconds()
 	v.HoldersPager, v.WaitersPager = q.pager(holders, rows, len(sorted)), q.pager(waiters, rows, len(st.Waiters))
-	tree := view.Tree(look.Rows(), st.Caps)
+	tree := view.Tree(keyed, st.Caps)
 	v.KeysPager = q.pager(keys, rows, len(tree))
 	v.Keys = h.keys(q, tree, st.Limit, since, admin)
 	for _, x := range window(sorted, q.pages[holders], rows) {
@@ -220,40 +221,10 @@ func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visito
 	}
 	v.Done, v.Undo = h.undoOffered(r, q.name, r.URL.Query().Get("done"), a)
 	code := http.StatusOK
-	if v.Gone {
+	if v.Gone && !live(r) {
 		code = http.StatusNotFound
 	}
 	h.render(w, code, "semaphore", v)
-}
-
-// pieces are the parts of the page that change.
-func (v semaphoreView) pieces() pieces {
-	p := pieces{}
-	p.part("notice", "notice", v.Notice)
-	p.part("say", "say", v)
-	p.part("facts", "facts", v)
-	p.part("actions", "actions", v.Actions)
-	p.part("charts", "charts", v.Charts)
-	p.part("lately", "lately", v.Lately)
-	for _, row := range v.Pools {
-		p.row("pools", row.Pool, "pool-row", row)
-	}
-	for _, row := range v.Keys {
-		p.row("keys", "="+row.Key.Key.String(), "key-row", row) // a key may be empty
-	}
-	for _, row := range v.Holders {
-		p.row("holders", row.ID, "holder-row", row)
-		p.row("holders", row.ID+" detail", "holder-detail", row)
-	}
-	for _, row := range v.Waiters {
-		p.row("waiters", row.ID, "waiter-row", row)
-		p.row("waiters", row.ID+" detail", "waiter-detail", row)
-	}
-	for list, pager := range map[string]pager{"holders": v.HoldersPager, "waiters": v.WaitersPager, "keys": v.KeysPager} {
-		p.part(list+"-head", "list-head", pager)
-		p.part(list+"-pager", "pager", pager)
-	}
-	return p.with(append(lists[:], "pools")...)
 }
 
 // known is what the history adds to a look of so long ago.

@@ -122,6 +122,8 @@ func (s *Server) logAccess(r *http.Request, route, who string, status int, took 
 		level = slog.LevelError
 	case status >= 400:
 		level = slog.LevelWarn
+	case route == "/" && r.Header.Get("Sema-Live") != "": // one a second for each open page of the dashboard
+		level = slog.LevelDebug
 	}
 	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
 		"seconds", took.Seconds(), "who", who, "from", rights.Host(r))

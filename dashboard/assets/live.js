@@ -1,33 +1,17 @@
-// Keeps an open page up to date. The server sends what has changed: parts,
-// which replace what is in an element, and rows of lists, by their keys. All of
-// it is the same HTML that the server makes for the page, escaped there.
+// Keeps an open page up to date: it asks for the page again, and changes what differs. So what is shown is always HTML that
+// the server made, escaped there.
 "use strict";
 (() => {
-  const address = document.body.dataset.live;
+  const every = Number(document.body.dataset.live);
+  const main = document.getElementById("main");
   const status = document.getElementById("status");
   const button = document.getElementById("pause");
-  let source = null;
   let held = false;
-  let again = 0;
+  let next = 0;
+  let asking = null;
 
   const say = (text) => {
     if (status.textContent !== text) status.textContent = text;
-  };
-
-  // Where the focus is within an element: the number of the link or button.
-  const focusable = (element) => [...element.querySelectorAll("a, button, input, summary")];
-  const focusIn = (element) => focusable(element).indexOf(document.activeElement);
-  const refocus = (element, at) => {
-    if (at < 0) return;
-    const list = focusable(element);
-    const next = list[Math.min(at, list.length - 1)] || element.closest("section[tabindex], main");
-    if (next !== document.activeElement) next.focus({ preventScroll: true });
-  };
-
-  const parse = (html) => {
-    const template = document.createElement("template");
-    template.innerHTML = html;
-    return page.show(template.content);
   };
 
   // morph makes an element like a fresh one. What is there stays the same element: a click that began on
@@ -42,6 +26,10 @@
       if (!fresh.hasAttribute(name) && !ours.includes(name)) old.removeAttribute(name);
     }
     const nodes = [...fresh.childNodes];
+    if (old.dataset.list) {
+      rows(old, nodes);
+      return;
+    }
     nodes.forEach((node, i) => {
       const now = old.childNodes[i];
       if (!now) old.append(node);
@@ -52,65 +40,66 @@
     while (old.childNodes.length > nodes.length) old.lastChild.remove();
   };
 
-  const showPart = (key, html) => {
-    const element = document.querySelector(`[data-part="${CSS.escape(key)}"]`);
-    if (!element) return;
-    const fresh = element.cloneNode(false);
-    fresh.append(parse(html));
-    const at = focusIn(element);
-    morph(element, fresh);
-    if (at >= 0 && focusIn(element) < 0) refocus(element, at);
-  };
-
-  const showList = (name, list) => {
-    const body = document.querySelector(`[data-list="${CSS.escape(name)}"]`);
-    if (!body) return;
+  // rows does so for a list, whose rows come and go, and have keys.
+  const rows = (body, nodes) => {
     const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
-    const focused = document.activeElement && document.activeElement.closest(`[data-list="${CSS.escape(name)}"] > *`);
-    const key = focused ? focused.dataset.key : null;
-    const at = focused ? focusIn(focused) : -1;
+    const wanted = nodes.filter((node) => node.nodeType === Node.ELEMENT_NODE);
+    const keys = new Set(wanted.map((row) => row.dataset.key));
+    for (const [key, row] of old) if (!keys.has(key)) row.remove();
     let place = body.firstElementChild;
-    for (const k of list.order) {
-      let row = old.get(k);
-      if (list.rows[k] !== undefined) {
-        const fresh = parse(list.rows[k]).firstElementChild;
-        if (row) morph(row, fresh);
-        else row = fresh;
-      }
-      if (!row) continue;
-      old.delete(k);
+    for (const fresh of wanted) {
+      const row = old.get(fresh.dataset.key) || fresh;
+      if (row !== fresh) morph(row, fresh);
       if (row === place) place = place.nextElementSibling;
       else body.insertBefore(row, place);
     }
-    for (const row of old.values()) row.remove();
-    if (key !== null) {
-      const row = [...body.children].find((r) => r.dataset.key === key);
-      refocus(row || body, row ? at : 0);
-    }
+  };
+
+  const show = (fresh) => {
+    const focused = document.activeElement;
+    const home = focused.closest("section[tabindex]") || main;
+    morph(main, page.show(fresh).getElementById("main"));
     page.rove();
+    const to = focused.isConnected ? focused : home; // a row that moves loses the focus
+    if (to !== document.activeElement) to.focus({ preventScroll: true });
+    say("Live");
+  };
+
+  // fail says that what is shown is old, and why.
+  const fail = (text) => {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.textContent = text;
+    document.getElementById("notice").replaceChildren(note);
+    say("Not up to date");
+  };
+
+  const ask = async () => {
+    const mine = (asking = new AbortController());
+    try {
+      const answer = await fetch(location.href, { headers: { "Sema-Live": "1" }, signal: AbortSignal.any([mine.signal, AbortSignal.timeout(10000)]) });
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (answer.redirected) location.reload(); // to the login
+      if (mine !== asking) return;
+      const text = fresh.getElementById("text");
+      if (fresh.body.dataset.live) show(fresh);
+      else fail(text ? text.textContent : "The server answers with an error.");
+    } catch {
+      if (mine !== asking) return;
+      fail("The server does not answer.");
+    }
+    next = setTimeout(ask, every);
   };
 
   const close = () => {
-    clearTimeout(again);
-    if (source) source.close();
-    source = null;
+    clearTimeout(next);
+    if (asking) asking.abort();
+    asking = null;
   };
 
   const open = () => {
     close();
-    if (held || document.hidden) return;
-    source = new EventSource(address);
-    source.onmessage = (event) => {
-      const message = JSON.parse(event.data);
-      for (const [key, html] of Object.entries(message.parts)) showPart(key, html);
-      for (const [name, list] of Object.entries(message.lists)) showList(name, list);
-      const old = document.querySelector('[data-part="notice"]').textContent.trim() !== "";
-      say(old ? "Not up to date" : "Live");
-    };
-    source.onerror = () => {
-      say("Not live: trying again");
-      if (source.readyState === EventSource.CLOSED) again = setTimeout(open, 5000);
-    };
+    if (!held && !document.hidden) ask(); // nobody sees a hidden page
   };
 
   button.hidden = false;
@@ -124,9 +113,6 @@
       open();
     }
   });
-
-  // A browser has few connections for one server: a page that nobody sees lets
-  // its own go.
   document.addEventListener("visibilitychange", open);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => {

@@ -11,8 +11,8 @@ const page = (() => {
     // Nothing is kept then.
   }
   const two = (n) => String(n).padStart(2, "0");
-  // What was copied a moment ago, or could not be. A live page makes its buttons anew
-  // with each second: the new one says so as well.
+  // What was copied a moment ago, or could not be. The page changes each second: its
+  // buttons go on saying so.
   let copied = null;
   const label = (button) => {
     button.firstChild.textContent = copied && copied.text === button.dataset.copy ? copied.says : "Copy";

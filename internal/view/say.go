@@ -68,8 +68,8 @@ func out(pools []engine.PoolState) (found *engine.PoolState) {
 	return found
 }
 
-// Say describes the state of a look.
-func (l Look) Say(s watch.Summary, k Known) Sentence {
+// Say describes the state of a look, whose Rows these are.
+func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 	x := Sentence{Head: Head(s, k), Held: fmt.Sprintf("%s of %s held", Number(s.Used), Number(s.Limit)), Wait: waits(s.Waiting, "")}
 	oldest, pool := "The oldest holder is ", ""
 	switch p := out(s.Pools); {
@@ -84,10 +84,13 @@ func (l Look) Say(s watch.Summary, k Known) Sentence {
 			x.Held += " by " + by
 		}
 	}
-	for _, h := range ByToken(l.Holders) {
-		if pool != "" && h.Takes.Of(pool) == 0 || h.Token == 0 {
-			continue
+	var first *engine.Holder
+	for i, h := range l.Holders {
+		if h.Token > 0 && (pool == "" || h.Takes.Of(pool) > 0) && (first == nil || h.Token < first.Token) {
+			first = &l.Holders[i]
 		}
+	}
+	if h := first; h != nil {
 		who, where := k.Who(h.Client, h.ID)
 		if h.Key != "" {
 			who += " of " + Title(h.Key)
@@ -97,7 +100,6 @@ func (l Look) Say(s watch.Summary, k Known) Sentence {
 		} else {
 			x.More = append(x.More, fmt.Sprintf("%s %s has held it for %s.", who, where, held))
 		}
-		break
 	}
 	for i, w := range l.Waiters {
 		if pool != "" && w.Takes.Of(pool) > 0 || x.Head != "Open" && pool == "" {
@@ -108,7 +110,7 @@ func (l Look) Say(s watch.Summary, k Known) Sentence {
 		break
 	}
 	said := 0
-	for _, key := range l.Rows() {
+	for _, key := range rows {
 		if key.Full && key.Waiting > 0 && key.Key.Level() == 1 && x.Head != "Open" && said < 2 {
 			x.More = append(x.More, fmt.Sprintf("%s wait for %s, which holds %s of its %s.", Number(key.Waiting), Title(key.Key), Number(key.Held), Number(key.Cap)))
 			said++

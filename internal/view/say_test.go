@@ -52,7 +52,8 @@ func TestSay(t *testing.T) {
 			"Open: 3 of 5 in use, 1 waits. heavy waits for: 3 of 5 held, 3 wanted."},
 	} {
 		c.known.Who = func(c engine.Client, _ string) (name, where string) { return c.Label, "on " + c.Host }
-		say := view.LookAt(c.st).Say(watch.Summarize("x", time.Time{}, c.st), c.known)
+		look := view.LookAt(c.st)
+		say := look.Say(watch.Summarize("x", time.Time{}, c.st), look.Rows(), c.known)
 		got := strings.TrimSpace(fmt.Sprintf("%s: %s, %s. %s", say.Head, say.Held, say.Wait, strings.Join(say.More, " ")))
 		if got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.what, got, c.want)

@@ -101,8 +101,8 @@ func forgive(b *tab) {
 func TestContrastIsFound(t *testing.T) {
 	s := newSite(t, quick)
 	b := s.tab()
-	b.open("")
-	b.js(`document.querySelector("h1").attributeStyleMap.set("color", "rgb(150, 150, 150)")`)
+	b.open("hosts")
+	b.js(`document.querySelector(".say").attributeStyleMap.set("color", "rgb(150, 150, 150)")`)
 	if found := eval[struct{ Poor []string }](b, contrast); len(found.Poor) != 1 {
 		t.Errorf("%q", found.Poor)
 	}

@@ -487,10 +487,10 @@ func TestAFrozenStoreIsNotLive(t *testing.T) {
 	b.until(`document.querySelector("#status").textContent === "Live"`)
 	e.frozen.Store(true)
 	b.until(`document.querySelector("#status").textContent === "Not up to date"`)
-	b.until(`/^Redis does not answer\. Figures are of \d\d:\d\d:\d\d UTC\.$/.test(document.querySelector("[data-part=notice]").innerText.trim())`)
+	b.until(`/^Redis does not answer\. Figures are of \d\d:\d\d:\d\d UTC\./.test(document.querySelector("#notice").innerText)`)
 	if n := eval[int](b, `document.querySelectorAll("[data-list=rows] tr").length`); n != 1 {
 		t.Errorf("%d rows are left", n)
 	}
 	e.frozen.Store(false)
-	b.until(`document.querySelector("#status").textContent === "Live" && document.querySelector("[data-part=notice]").innerText.trim() === ""`)
+	b.until(`document.querySelector("#status").textContent === "Live" && document.querySelector("#notice").innerText === ""`)
 }

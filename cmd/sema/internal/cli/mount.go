@@ -18,7 +18,7 @@ import (
 // at /metrics, events. The figures want the server before it serves; closing ends them,
 // after the server.
 func mount(at *openEngine, o *server.Options) (f *figures, closing func(), err error) {
-	compressed, err := gzhttp.NewWrapper(gzhttp.ExceptContentTypes([]string{"text/event-stream"})) // a compressor for each live page costs too much memory
+	compressed, err := gzhttp.NewWrapper()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -183,24 +183,29 @@ func TestServeTellsOfItself(t *testing.T) {
 	}
 }
 
-// Pages are compressed. The stream of a live page is not, and arrives as it is written.
+// Pages are compressed. When a script asks for one again and again, the log has no line for each time.
 func TestServeCompresses(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--url", fileURL(t))
+	s := serve(t, "--url", fileURL(t), "--access-log")
 	client := s.browser("")
-	for path, want := range map[string]string{"/": "gzip", "/metrics": "gzip", "/live?of=list": ""} {
+	for path, want := range map[string]string{"/": "gzip", "/metrics": "gzip", "/?page=1": "gzip"} {
 		r, err := http.NewRequestWithContext(expect.Within(t), "GET", s.url+path, nil)
 		expect.OK(t, err)
 		r.Header.Set("Accept-Encoding", "gzip")
+		if path == "/?page=1" {
+			r.Header.Set("Sema-Live", "1")
+		}
 		w, err := client.Do(r)
 		expect.OK(t, err)
-		_, err = io.ReadFull(w.Body, make([]byte, 10)) // a stream has no end
+		_, err = io.ReadFull(w.Body, make([]byte, 10))
 		_ = w.Body.Close()
 		if got := w.Header.Get("Content-Encoding"); err != nil || w.StatusCode != 200 || got != want {
 			t.Errorf("%s is sent as %q with %s, %v; want %q", path, got, w.Status, err, want)
 		}
 	}
-	s.end()
+	if log := s.end(); strings.Count(log, "path=/ route=/ status=200") != 1 {
+		t.Error(log)
+	}
 }
 
 func get(t *testing.T, url string) string {
