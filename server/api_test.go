@@ -473,7 +473,17 @@ func TestTheCallersID(t *testing.T) {
 		go func() { waiting <- h.do("PUT", "/v1/semaphores/x/permits/job-18", `{"limit":1,"wait_seconds":60}`) }()
 		h.waiting("x", 1)
 		h.want(200, "PUT", "/v1/semaphores/job-a/permits/job-17", `{"limit":1}`)
+		for i := range 3 {
+			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/job-b/permits/job-%d", i), `{"limit":3}`)
+		}
+		some := h.want(200, "GET", "/v1/semaphores/job-b?max=1", "")
+		if n := len(some.field("holders").([]any)); n != 1 || some.field("more_holders") != 2.0 || some.field("more_waiters") != nil {
+			t.Errorf("%s", some.body)
+		}
 		shown := h.want(200, "GET", "/v1/semaphores/x", "")
+		if shown.field("more_holders") != nil {
+			t.Errorf("%s", shown.body)
+		}
 		if at(shown.field("holders").([]any)[0], "caller") != "job-17" || at(shown.field("waiters").([]any)[0], "caller") != "job-18" {
 			t.Errorf("%s", shown.body)
 		}

@@ -33,7 +33,8 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		return absent(name)
 	}
 	v := view.Of(name, st)
-	v.Holders, v.Waiters = v.Holders[:min(most, len(v.Holders))], v.Waiters[:min(most, len(v.Waiters))]
+	v.MoreHolders, v.MoreWaiters = max(0, len(v.Holders)-most), max(0, len(v.Waiters)-most)
+	v.Holders, v.Waiters = v.Holders[:len(v.Holders)-v.MoreHolders], v.Waiters[:len(v.Waiters)-v.MoreWaiters]
 	return writeJSON(w, v)
 }
 

@@ -38,6 +38,9 @@ type State struct {
 	Pools    []engine.PoolState `json:"pools"`              // by name
 	Keys     []Key              `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
 	Adapting *Adapting          `json:"adapting,omitempty"` // nil: nobody finds the limit
+
+	MoreHolders int `json:"more_holders,omitempty"` // so many are left out
+	MoreWaiters int `json:"more_waiters,omitempty"` // tickets
 }
 
 // Adapting is how a limit is found.
