@@ -232,6 +232,51 @@ func TestAHostThatDied(t *testing.T) {
 	})
 }
 
+// The address of callers of an API with tokens may be a proxy's: they are grouped by token, and shown by their ids. A revocation
+// of what a token has spares the others behind the same address.
+func TestCallersOfAnAPIAreGroupedByToken(t *testing.T) {
+	o := dashboard.Options{Login: func(*http.Request, string) (access.Who, bool) { return access.Who{Right: "admin", Name: "olga"}, true }}
+	kept(t, o, func(t *testing.T, s *site) {
+		for i, label := range []string{"billing nightly", "billing", "search nightly"} {
+			s.named("x", 5, time.Hour, engine.Client{Host: "10.0.4.17", Label: label, Caller: fmt.Sprintf("order-%d", i)})
+		}
+		acquire(t, s.semaphore("x", 5, &sema.Options{Label: "billing by hand"}), 1)
+		time.Sleep(10 * time.Second)
+		cookie := []string{"Cookie", "sema_token=x"}
+		page := s.get(200, "/semaphore?name=x", cookie...)
+		same(t, "where", cells(page, "holders", "Where")[:3], "token billing", "token billing", "token search")
+		has(t, page, "<bdi>order-0 nightly</bdi>", "<bdi>order-1</bdi>", "<bdi>billing by hand</bdi>", "<dt>From</dt><dd>10.0.4.17</dd>", `href="host?token=billing"`)
+		hasNot(t, page, `href="host?host=10.0.4.17"`, "process 0")
+		page = s.get(200, "/hosts", cookie...)
+		has(t, page, ">token billing<", ">token search<")
+		hasNot(t, page, "10.0.4.17")
+		has(t, s.get(200, "/host?token=billing", cookie...), "It holds 2 permits", ">order-0 nightly<", ">order-1<")
+		s.post(400, "/host", url.Values{"token": {"billing"}, "host": {"10.0.4.17"}, "all": {"2"}, "number": {"2"}}, append(cookie, "Sec-Fetch-Site", "same-origin")...)
+		s.post(303, "/host", url.Values{"token": {"billing"}, "host": {""}, "all": {"2"}, "number": {" 2 "}}, append(cookie, "Sec-Fetch-Site", "same-origin")...)
+		time.Sleep(time.Second) // a page shares a look
+		if n := strings.Count(s.get(200, "/semaphore?name=x", cookie...), ">revoked<"); n != 2 {
+			t.Errorf("%d permits are revoked", n)
+		}
+	})
+}
+
+// What is found leads to the page that has its row, and a search says how many it leaves out.
+func TestWhatIsFoundLeadsToItsRow(t *testing.T) {
+	kept(t, dashboard.Options{Allow: admin}, func(t *testing.T, s *site) {
+		var none []string
+		ids := s.asked("x", 50, 0, append(none, make([]string, 150)...)...)
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/?q=asked")
+		has(t, page, "And 130 more", "permit="+ids[0])
+		for _, id := range []string{ids[0], ids[49], ids[50], ids[149]} {
+			has(t, s.get(200, "/?q="+id), "&amp;at="+id+"#"+id+`"`)
+			has(t, s.get(200, "/semaphore?name=x&at="+id), `id="`+id+`"`)
+		}
+		has(t, s.get(200, "/semaphore?name=x&at="+ids[149]), "1 to 20 of 50 holders")
+		has(t, s.get(200, "/semaphore?name=x&at=gone-1-1"), "1 to 20 of 100 waiters")
+	})
+}
+
 // frozen is an engine that can stop answering, and counts what it is asked.
 type frozen struct {
 	protocol.Engine

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -48,7 +49,7 @@ func (s *site) changed(f url.Values) (says string, undo url.Values) {
 func TestChangesAreUndone(t *testing.T) {
 	var audit []string
 	s := open(t, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a.What+" "+a.Who+" "+a.Result) }})
-	sem := s.semaphore("x", 12, &sema.Options{Caps: sema.Caps{3}})
+	sem := s.semaphore("x", 12, &sema.Options{Caps: sema.Caps{3}, Pools: "gpu=4"})
 	hold(t, sem, "acme")
 	state := func() (st engine.State) {
 		t.Helper()
@@ -74,6 +75,8 @@ func TestChangesAreUndone(t *testing.T) {
 		{nil, form("limit", "x", "limit", "4", "caps", "3"), "Limit 12 → 4."},
 		{nil, form("limit", "x", "limit", "4", "caps", "-"), "Limit 12 → 4, caps 3 → no caps."},
 		{nil, form("limit", "x", "limit", "12", "caps", "20,4"), "Limit 12 → 12, caps 3 → caps 20,4."},
+		{nil, form("limit", "x", "pool", "gpu", "amount", "6"), "gpu 4 → 6."},
+		{nil, form("limit", "x", "pool", "gpu", "amount", "0"), "gpu 4 → 0."},
 		{nil, form("pause", "x"), "Grants open → paused."},
 		{nil, form("set-key", "x", "key", "acme", "cap", "2"), "Key acme: a cap of 3 → a cap of 2, share 100 → 100."},
 		{nil, form("set-key", "x", "key", "acme/a%2Fb", "cap", "2", "share", "300"), "Key acme/a%2Fb: no cap → a cap of 2, share 100 → 300."},
@@ -95,7 +98,7 @@ func TestChangesAreUndone(t *testing.T) {
 		s.post(403, "/act", undo, "Sec-Fetch-Site", "cross-site")
 		s.post(303, "/act", undo)
 		is := state()
-		if is.Limit != was.Limit || is.Pinned != was.Pinned || is.Paused != was.Paused || is.Caps != was.Caps || acme(is) != acme(was) {
+		if is.Limit != was.Limit || is.Pinned != was.Pinned || is.Paused != was.Paused || is.Caps != was.Caps || fmt.Sprint(is.Pools) != fmt.Sprint(was.Pools) || acme(is) != acme(was) {
 			t.Errorf("%v: %+v, undone: %+v", c.f, was, is)
 		}
 	}
