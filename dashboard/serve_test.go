@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,37 +225,4 @@ func TestTenThousand(t *testing.T) {
 			t.Errorf("%s has %d bytes", path, len(page))
 		}
 	}
-}
-
-// flaky is an engine whose looks are counted, and fail on demand.
-type flaky struct {
-	protocol.Engine
-	calls atomic.Int64
-	away  atomic.Bool
-}
-
-func (e *flaky) List(ctx context.Context) ([]string, error) {
-	e.calls.Add(1)
-	if e.away.Load() {
-		return nil, errAway
-	}
-	return e.Engine.List(ctx)
-}
-
-func (e *flaky) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
-	s, err := e.Engine.Open(name, who, notify)
-	return &flakySession{s, e}, err
-}
-
-type flakySession struct {
-	protocol.Session
-	e *flaky
-}
-
-func (s *flakySession) State(ctx context.Context) (engine.State, error) {
-	s.e.calls.Add(1)
-	if s.e.away.Load() {
-		return engine.State{}, errAway
-	}
-	return s.Session.State(ctx)
 }
