@@ -269,6 +269,9 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 			v.Hidden.Set(key, text)
 		}
 	}
+	for pool := range x.Pools.All() {
+		v.Heading = "Change the pool " + pool
+	}
 	if x.What == "set-key" && view.LookAt(st).Key(x.Key).Ruled {
 		v.Unset = actAddress("unset-key", x.Name, "key", x.Key.String())
 	}

@@ -134,7 +134,7 @@ func TestAPageShowsKeysBelowKeys(t *testing.T) {
 		rows = append(rows, strings.Join(row[1:], "|"))
 	}
 	same(t, "rows", rows, "acme|1|acme|acme", `acme/alice|2|acme/alice|alice`, `acme/|2|acme itself|itself`, `acme/a%2Fb|2|acme/a%2Fb|a/b`, "|1|(none)|(none)",
-		org+"|1|"+org+"|"+org, org+"/"+user+`|2|`+org+"/"+user+"|"+user)
+		org+"|1|"+org+"|01890a5d…099a8057", org+"/"+user+`|2|`+org+"/"+user+"|7c9e6679…c1f90ae7")
 	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 3 of its 3", "acme holds 3 of its 3", "", "", "", "", "")
 	same(t, "held", cells(page, "keys", "Held"), "3 of 3", "1", "1", "1", "1", "1 of 3", "1")
 	has(t, page, ">7 keys<", "do=set-key&amp;key=acme%2Falice&amp;", `<bdi title="acme/alice">alice</bdi> <span class="less">set</span>`, "do=set-key&amp;key=acme%2Fa%252Fb&amp;")

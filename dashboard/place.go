@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"sema/engine"
@@ -59,11 +60,22 @@ func (h *Handler) caller(c engine.Client, permit string) caller {
 	return x
 }
 
+// long is a word or a name in a key that has no room in a row.
+var long = regexp.MustCompile(`[^\s/]{21,}`)
+
+// brief leaves out the middle of long words. The ends tell apart: UUIDs in the order of time begin alike.
+func brief(text string) string {
+	return long.ReplaceAllStringFunc(text, func(word string) string {
+		r := []rune(word)
+		return string(r[:8]) + "…" + string(r[len(r)-8:])
+	})
+}
+
 // who is a caller in a sentence.
 func (h *Handler) who(c engine.Client, permit string) (name, where string) {
 	x := h.caller(c, permit)
 	if strings.HasPrefix(x.Where, "token ") {
-		return x.Name, "with " + x.Where
+		return brief(x.Name), "with " + x.Where
 	}
-	return x.Name, "on " + x.Where
+	return brief(x.Name), "on " + x.Where
 }

@@ -18,7 +18,7 @@ var sources embed.FS
 
 // pages are read when the first one is wanted: a program that has a dashboard in it, and shows none, starts sooner.
 var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{"title": view.Title, "keyed": view.Keyed, "number": view.Number}).ParseFS(sources, "pages/*.html"))
+	return template.Must(template.New("").Funcs(template.FuncMap{"title": view.Title, "keyed": view.Keyed, "number": view.Number, "brief": brief}).ParseFS(sources, "pages/*.html"))
 })
 
 // frame is what all pages have.
