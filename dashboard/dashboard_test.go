@@ -238,7 +238,7 @@ func TestAPageShowsHoldersAndWhyOthersWait(t *testing.T) {
 	queue(t, s.engine, "x", "heavy", 3)
 	queue(t, s.engine, "x", "light", 1)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "holder &amp; sons", "<dt>Slot</dt><dd>0</dd>", p.ID(), fmt.Sprint(p.Token()), "2 of 3 held, 3 wanted", "behind 1 other; 2 of 3 held, 3 reserved for a caller", "2 of 3", ">1 holder<", ">2 waiters<")
+	has(t, page, "holder &amp; sons", "<dt>Slot</dt><dd>0</dd>", p.ID(), fmt.Sprint(p.Token()), "2 of 3 held, 3 wanted", "behind 1 other", "2 of 3", ">1 holder<", ">2 waiters<")
 	hasNot(t, page, "Revoke", "Set the limit", "act?") // read only
 	has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")
 	hasNot(t, s.get(404, "/semaphores/x"), "href") // relative links would lead below it

@@ -83,12 +83,13 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	same(t, "held", cells(page, "keys", "Held"), "2 of 2", "1 of 2", "0 of 2")
 	same(t, "share", cells(page, "keys", "Share"), "100", "100", "100")
 	same(t, "waiting", cells(page, "keys", "Waiting"), "3", "1", "1")
-	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 2 of its 2", "keys before beta: 1", "3 of 3 held")
+	same(t, "why", cells(page, "keys", "Waits for"), "keys before acme: 2; acme holds 2 of its 2; 3 of 3 held", "keys before beta: 1; 3 of 3 held", "3 of 3 held")
 	same(t, "holders", cells(page, "holders", "Key, takes"), "acme", "acme", "beta")
 	same(t, "waiters", cells(page, "waiters", "Key, wants"), "gamma", "beta", "acme", "acme", "acme")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "1", "1", "2", "3")
-	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of 3 held", "keys before beta: 1",
-		"acme holds 2 of its 2", "behind 1 other of acme; acme holds 2 of its 2", "behind 2 others of acme; acme holds 2 of its 2")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "3 of 3 held", "keys before beta: 1; 3 of 3 held",
+		"keys before acme: 2; acme holds 2 of its 2; 3 of 3 held", "behind 1 other of acme; keys before acme: 2; acme holds 2 of its 2; 3 of 3 held",
+		"behind 2 others of acme; keys before acme: 2; acme holds 2 of its 2; 3 of 3 held")
 	hasNot(t, page, "act?") // read only
 
 	s.asked("plain", 1, 0, "", "")
@@ -114,7 +115,7 @@ func TestAPageShowsPools(t *testing.T) {
 	same(t, "taken", cells(page, "holders", "Key, takes"), "", "gpu 2 licence 1")
 	same(t, "wanted", cells(page, "waiters", "Key, wants"), "gpu 3", "gpu 1", "licence 1")
 	same(t, "places", cells(page, "waiters", "Place"), "1", "2", "1")
-	same(t, "waits", cells(page, "waiters", "Waits for"), "2 of 4 of gpu held, 3 wanted", "behind 1 other; 2 of 4 of gpu held, 3 reserved for a caller; 2 of 3 held, 1 reserved for a caller", "1 of 1 of licence held")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "2 of 4 of gpu held, 3 wanted", "behind 1 other", "1 of 1 of licence held; 2 of 3 held, 1 reserved for a caller")
 	hasNot(t, page, `class="keyed"`, "data-key=\"=", `value="-"`)
 }
 

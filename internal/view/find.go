@@ -36,7 +36,7 @@ func (f *Found) Add(v State, text string) {
 	wanted, err := engine.ParseKey(text)
 	isKey := err == nil && wanted != ""
 	is := func(permit, caller string, key engine.Key, host, label string) bool {
-		return text == permit || text == caller || isKey && slices.Contains(path(key), wanted) || text == host || strings.Contains(label, text)
+		return text == permit || text == caller || isKey && slices.Contains(Path(key), wanted) || text == host || strings.Contains(label, text)
 	}
 	for _, h := range v.Holders {
 		if is(h.Permit, h.Caller, h.Key, h.Host, h.Label) {

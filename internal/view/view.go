@@ -152,7 +152,7 @@ func (l Look) Rows() []Key {
 		at[k.Key] = i
 	}
 	for _, w := range l.Waiters {
-		for _, key := range path(w.Key) {
+		for _, key := range Path(w.Key) {
 			if i, ok := at[key]; ok {
 				if list[i].Waiting == 0 {
 					list[i].Why, list[i].first = l.Why(w, 0), w.Key

@@ -46,7 +46,7 @@ func TestOf(t *testing.T) {
 			`{"position":1,"permit":"a-3-1","key":"acme","takes":{},"weight":1,"waiting_seconds":1,"behind":1,"host":"","pid":0,"label":"","version":"","caller":""},` +
 			`{"position":2,"permit":"a-4-1","key":"acme","takes":{},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"pools":[],"keys":[` +
 			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":0,"share":300,"ruled":true,"full":false,"before":0,"why":"2 of 5 held, 4 wanted"},` +
-			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"acme holds 2 of its 2"}]}`},
+			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"keys before acme: 1; acme holds 2 of its 2"}]}`},
 		{"pools", engine.State{
 			Limit: 5, Used: 1, Pools: []engine.PoolState{{Pool: "gpu", Limit: 2, Used: 2, Waiting: 1}, {Pool: "old", Used: 1}},
 			Holders: []engine.Holder{{ID: "a-1-1", Weight: 1, Slot: -1, Takes: "gpu=2,old=1"}}, Waiters: []engine.Waiter{{ID: "a-2-1", Weight: 1, Takes: "gpu=1"}},

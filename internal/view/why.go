@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"sema/engine"
 )
@@ -15,11 +16,15 @@ const Served = "served now"
 // Look is a state as its waiters see it.
 type Look struct {
 	engine.State
-	Before []int // of each waiter: how many are before it in its queue, of the same key and the same pools
-	keys   map[engine.Key]engine.KeyState
-	held   map[lane]int    // the weight that a key holds with some of a pool; of the pool "", all that it holds
-	turn   map[lane]int    // of each lane in turn: how many of those beside it are served before it
-	keep   []engine.Waiter // those who may have a reservation: the first of each set that no cap blocks
+	Before   []int // of each waiter: how many are before it in its queue, of the same key and the same pools
+	keys     map[engine.Key]engine.KeyState
+	held     map[lane]int           // the weight that a key holds with some of a pool; of the pool "", all that it holds
+	queues   map[lane][]int         // the waiters at a key with the same set of pools, in order
+	below    map[lane][]engine.Key  // the runnable keys below a key, in the order of service
+	rank     map[lane]int           // the place of a runnable key among those beside it
+	branched map[engine.Key]bool    // keys with others below them in use
+	waits    map[lane]int           // how many wait at a key, or below it
+	since    map[lane]time.Duration // how long somebody has waited at a key, or below it
 }
 
 // lane is who waits for a key, or below it, and takes some of the same pools, which set names.
@@ -30,38 +35,51 @@ type lane struct {
 
 // LookAt finds in one walk what all that wait have in front of them.
 func LookAt(st engine.State) Look {
-	l := Look{State: st, keys: make(map[engine.Key]engine.KeyState, len(st.Keys)), held: map[lane]int{}, turn: map[lane]int{}}
+	l := Look{
+		State: st, keys: make(map[engine.Key]engine.KeyState, len(st.Keys)), held: map[lane]int{}, queues: map[lane][]int{},
+		below: map[lane][]engine.Key{}, rank: map[lane]int{}, since: map[lane]time.Duration{}, waits: map[lane]int{}, branched: map[engine.Key]bool{},
+	}
 	for _, k := range st.Keys {
 		l.keys[k.Key] = k
 	}
 	for _, h := range st.Holders {
-		for _, key := range path(h.Key) {
-			l.held[lane{key, ""}] += h.Weight
-			for pool := range h.Takes.All() {
-				l.held[lane{key, pool}] += h.Weight
-			}
-		}
+		l.charge(l.held, h.Key, h.Takes, h.Weight)
 	}
-	queues, below, kept := map[lane]int{}, map[lane]int{}, map[string]bool{}
-	for _, w := range st.Waiters {
-		set, full := w.Takes.Names(), false
-		l.Before = append(l.Before, queues[lane{w.Key, set}])
-		queues[lane{w.Key, set}]++
-		for _, key := range path(w.Key) {
-			k := l.keys[key]
-			if full = k.Full || k.Cap > 0 && k.Held+w.Weight > k.Cap; full { // of several sets, Full is about one
-				break
+	for i, w := range st.Waiters {
+		set, blocked := w.Takes.Names(), false
+		for depth, key := range Path(w.Key) {
+			at, k := lane{key, set}, l.Key(key)
+			if depth == 0 {
+				l.Before = append(l.Before, len(l.queues[at]))
+				blocked = len(l.queues[at]) > 0 // its lane is known by its first
+				l.queues[at] = append(l.queues[at], i)
 			}
-			if _, ok := l.turn[lane{key, set}]; !ok {
-				l.turn[lane{key, set}] = below[lane{key.Above(), set}]
-				below[lane{key.Above(), set}]++
+			l.branched[key] = l.branched[key] || depth > 1
+			l.waits[at]++
+			l.since[at] = max(l.since[at], w.Waiting)
+			_, ranked := l.rank[at]
+			blocked = blocked || ranked || k.Full || k.Cap > 0 && k.Held+w.Weight > k.Cap // of several sets, Full is about one
+			if !blocked {
+				up := lane{key.Above(), set}
+				l.rank[at] = len(l.below[up])
+				l.below[up] = append(l.below[up], key)
 			}
-		}
-		if !full && !kept[set] {
-			l.keep, kept[set] = append(l.keep, w), true
 		}
 	}
 	return l
+}
+
+// charge adds a weight to what a key, and those above it, hold with each pool.
+func (l Look) charge(held map[lane]int, key engine.Key, takes engine.Pools, weight int) {
+	for i, key := range Path(key) {
+		if i > 1 {
+			l.branched[key] = true
+		}
+		held[lane{key, ""}] += weight
+		for pool := range takes.All() {
+			held[lane{key, pool}] += weight
+		}
+	}
 }
 
 // Bound is what a permit takes some of: what a key may hold, a pool, or the limit.
@@ -73,12 +91,20 @@ type Bound struct {
 	pool               string
 }
 
+// At is the key, or the pool, of a bound; the limit has neither.
+func (b Bound) At() (key engine.Key, pool string) {
+	if b.key != nil {
+		key = b.key.Key
+	}
+	return key, b.pool
+}
+
 // Part is how much of it a permit takes.
 func (b Bound) Part(key engine.Key, takes engine.Pools, weight int) int {
 	switch {
 	case b.pool != "":
 		return takes.Of(b.pool)
-	case b.key != nil && !slices.Contains(path(key), b.key.Key):
+	case b.key != nil && !slices.Contains(Path(key), b.key.Key):
 		return 0
 	}
 	return weight
@@ -86,7 +112,7 @@ func (b Bound) Part(key engine.Key, takes engine.Pools, weight int) int {
 
 // Bounds are what a waiter, or one who would ask, wants some of: its keys from the last name on, pools, and the limit.
 func (l Look) Bounds(w engine.Waiter) (list []Bound) {
-	for _, key := range path(w.Key) {
+	for _, key := range Path(w.Key) {
 		k := l.Key(key)
 		b := Bound{Of: of(key), Wants: w.Weight, Held: k.Held, Limit: engine.MaxLimit, key: &k}
 		if k.Cap > 0 {
@@ -95,109 +121,87 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 		list = append(list, b)
 	}
 	for name, n := range w.Takes.All() {
-		b := Bound{Of: " of " + name, Wants: n, pool: name}
-		for _, p := range l.Pools {
-			if p.Pool == name {
-				b.Held, b.Limit = p.Used, p.Limit
-			}
-		}
+		p := l.pool(name)
+		b := Bound{Of: " of " + name, Wants: n, pool: name, Held: p.Used, Limit: p.Limit}
 		b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of)
 		list = append(list, b)
 	}
 	return append(list, Bound{Text: fmt.Sprintf("%d of %d held", l.Used, l.Limit), Wants: w.Weight, Held: l.Used, Limit: l.Limit})
 }
 
-// Why says in a few words what stands in front of a waiter with so many before it in its queue. One without an ID would
-// ask now. Beside other obstacles a snapshot does not tell whether those of other pools go first. So what they reserve
-// is said then of pools alone.
+// Obstacle is what keeps a waiter from being served. If all obstacles go, the waiter is served; if one stays, it is not.
+// It is the pause, or those who go first, or a bound.
+type Obstacle struct {
+	Text     string
+	Behind   int          // how many are before it in its queue
+	Before   []engine.Key // beside the waiter's key: where others go first
+	Bound    *Bound       // has too little left, beside what is reserved
+	Reserved int          // what those who go first of other pools want of the bound
+}
+
+// Why says in a few words what keeps a waiter with so many before it in its queue from being served. One without an ID
+// would ask now.
 func (l Look) Why(w engine.Waiter, before int) string {
-	var never, obstacles []string
-	switch {
-	case before == 1:
-		obstacles = []string{"behind 1 other" + of(w.Key)}
-	case before > 1:
-		obstacles = []string{fmt.Sprintf("behind %d others%s", before, of(w.Key))}
-	}
-	first, aside := before == 0, false // of those that want the same pools; at the cap of a key
+	var texts []string
 	for _, b := range l.Bounds(w) {
-		free, ahead, full, text := b.Limit-b.Held, 0, false, b.Text
-		if b.key != nil {
-			asks := w.ID == "" && first && !aside // it would be the first there
-			full = b.key.Full && (!asks || len(l.Pools) > 0)
-			aside = aside || full || b.Wants > free
-			ahead = l.ahead(b.key.Key, w.Takes.Names(), asks && !aside)
-			first = first && ahead == 0
-		}
-		if b.Wants > 1 {
-			text += fmt.Sprintf(", %d wanted", b.Wants)
-		}
 		switch {
 		case b.Limit == 0:
-			never = append(never, "there is no pool "+b.pool)
+			texts = append(texts, "there is no pool "+b.pool)
 		case b.Wants > b.Limit:
-			never = append(never, fmt.Sprintf("%d is above the limit %d%s", b.Wants, b.Limit, b.Of))
-		case b.Wants > free && b.Of == "" && len(obstacles) > 0: // a full limit needs no mention beside others
-		case b.Wants > free:
-			obstacles = append(obstacles, text)
-		case full:
-			obstacles = append(obstacles, text+", the rest reserved for its first waiter")
-		case ahead > 0:
-			obstacles = append(obstacles, fmt.Sprintf("keys before %s: %d", Title(b.key.Key), ahead))
-		case len(obstacles) == 0 || b.pool != "" || b.key == nil && !first && !aside:
-			if kept, by := l.reserved(b, w, first); b.Wants > free-kept {
-				obstacles = append(obstacles, fmt.Sprintf("%s, %d reserved for %s", text, kept, by))
+			texts = append(texts, fmt.Sprintf("%d is above the limit %d%s", b.Wants, b.Limit, b.Of))
+		}
+	}
+	if len(texts) > 0 {
+		return "never: " + strings.Join(texts, "; ")
+	}
+	for _, o := range l.Obstacles(w, before) {
+		texts = append(texts, o.Text)
+	}
+	return cmp.Or(strings.Join(texts, "; "), Served)
+}
+
+// Obstacles are what Why names of a waiter that can be served. A snapshot does not tell since when somebody waits in
+// virtual time, see turn.compare.
+func (l Look) Obstacles(w engine.Waiter, before int) (list []Obstacle) {
+	if l.Paused {
+		return []Obstacle{{Text: "paused by an operator"}}
+	}
+	t, ahead := l.turnOf(w, before), Obstacle{Behind: before}
+	var texts []string
+	switch {
+	case before == 1:
+		texts = []string{"behind 1 other" + of(w.Key)}
+	case before > 1:
+		texts = []string{fmt.Sprintf("behind %d others%s", before, of(w.Key))}
+	}
+	for _, key := range t.path {
+		if keys := t.keysBefore(key); len(keys) > 0 {
+			texts = append(texts, fmt.Sprintf("keys before %s: %d", Title(key), len(keys)))
+			ahead.Before = append(ahead.Before, keys...)
+			for _, key := range keys {
+				t.removed += t.waits[lane{key, t.set}]
 			}
 		}
 	}
-	switch {
-	case len(never) > 0:
-		return "never: " + strings.Join(never, "; ")
-	case l.Paused:
-		return "paused by an operator"
-	case len(obstacles) == 0:
-		return Served
+	if ahead.Text = strings.Join(texts, "; "); ahead.Text != "" {
+		list = append(list, ahead)
 	}
-	return strings.Join(obstacles, "; ")
-}
-
-// ahead is how many keys beside one are served before it, of those where callers wait for the same pools. Where nobody
-// waits yet, one who asks goes behind those that hold as much.
-func (l Look) ahead(key engine.Key, set string, asks bool) int {
-	n, waits := l.turn[lane{key, set}]
-	if waits || !asks {
-		return n
-	}
-	for o := range l.turn {
-		if o.set == set && o.key.Above() == key.Above() && l.shares(o.key, set) <= l.shares(key, set) {
-			n++
-		}
-	}
-	return n
-}
-
-// shares is how many whole shares a key holds among callers of the same pools. What counts is the pool with which it holds most.
-func (l Look) shares(key engine.Key, set string) (most int) {
-	for pool := range strings.SplitSeq(set, ",") {
-		most = max(most, l.held[lane{key, pool}])
-	}
-	return most * engine.DefaultShare / cmp.Or(l.keys[key].Share, engine.DefaultShare)
-}
-
-// reserved is how much of a bound others keep free, and who they are. The first of its pools keeps it for itself; of
-// other pools, those are served later whose keys hold more with the pools that both want.
-func (l Look) reserved(b Bound, w engine.Waiter, first bool) (sum int, by string) {
-	for _, o := range l.keep {
-		n, same := b.Part(o.Key, o.Takes, o.Weight), o.Takes.Names() == w.Takes.Names()
-		both := strings.Join(slices.DeleteFunc(strings.Split(o.Takes.Names(), ","), func(pool string) bool { return w.Takes.Of(pool) == 0 }), ",")
-		if n == 0 || same == first || !same && l.shares(o.Key.First(1), both) > l.shares(w.Key.First(1), both) {
+	for i, b := range t.bounds {
+		o := t.first[i]
+		reserved := b.Limit + t.raised[b.place()] - b.Held - b.Wants
+		if t.raised[b.place()] == 0 {
 			continue
 		}
-		if sum += n; by != "" {
-			by += " and "
+		text := b.Text
+		if b.Wants > 1 {
+			text += fmt.Sprintf(", %d wanted", b.Wants)
 		}
-		by += "a caller" + of(o.Key)
+		if reserved > 0 {
+			text += fmt.Sprintf(", %d reserved for %s", reserved, o.by())
+		}
+		list = append(list, Obstacle{Text: text, Bound: &b, Reserved: reserved})
 	}
-	return sum, by
+	return list
 }
 
 // Key is a key of a semaphore; of one that nobody uses, what it would be.
@@ -221,9 +225,9 @@ func CapOf(caps engine.Caps, key engine.Key) int {
 	return caps[key.Level()-1]
 }
 
-// path is what callers of a key are counted at, from the last name on: a queue of their own, which is beside those of
+// Path is what callers of a key are counted at, from the last name on: a queue of their own, which is beside those of
 // keys below theirs, the key and those above it.
-func path(key engine.Key) []engine.Key {
+func Path(key engine.Key) []engine.Key {
 	if key != "" {
 		key += engine.KeySeparator
 	}

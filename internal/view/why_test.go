@@ -1,17 +1,24 @@
 package view_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sema/engine"
+	"sema/internal/fixture/expect"
+	"sema/internal/ledger"
+	"sema/internal/protocol"
 	"sema/internal/view"
 )
 
 // line is who waits, of these keys, each for a weight of 1.
 func line(keys ...string) (list []engine.Waiter) {
 	for _, key := range keys {
-		list = append(list, engine.Waiter{Key: nested(key), Weight: 1})
+		list = append(list, engine.Waiter{ID: "o", Key: nested(key), Weight: 1})
 	}
 	return list
 }
@@ -19,7 +26,7 @@ func line(keys ...string) (list []engine.Waiter) {
 func TestWhy(t *testing.T) {
 	queue := func(weights ...int) (list []engine.Waiter) {
 		for _, w := range weights {
-			list = append(list, engine.Waiter{Weight: w})
+			list = append(list, engine.Waiter{ID: "o", Weight: w})
 		}
 		return list
 	}
@@ -37,8 +44,8 @@ func TestWhy(t *testing.T) {
 		{"free", engine.State{Limit: 3, Used: 1}, 2, 0, "served now", ""},
 		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: 4 is above the limit 3", ""},
 		{"paused", engine.State{Limit: 3, Paused: true, Waiters: queue(1)}, 1, 1, "paused by an operator", ""},
-		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other; 1 of 3 held, 3 reserved for a caller", ""},
-		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others", ""},
+		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other", ""},
+		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others; 3 of 3 held", ""},
 		{"about to be served", engine.State{Limit: 3, Used: 1, Waiters: queue(1)}, 1, 1, "behind 1 other", ""},
 		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, "3 of 2 held", ""},
 		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, "2 of 3 held, 2 wanted", ""},
@@ -94,13 +101,13 @@ func TestWhyByLevel(t *testing.T) {
 		{"behind at a full parent", []engine.KeyState{full("acme", 20, 20), turn("acme/alice")}, nil, "acme/alice", 1, 2, "behind 2 others of acme/alice; acme holds 20 of its 20"},
 		{"keys before, at one level", []engine.KeyState{turn("acme"), turn("acme/alice")}, line("acme/a", "acme/b", "acme", "acme/alice", "beta"), "acme/alice", 1, 0, "keys before acme/alice: 3"},
 		{"keys before, at both", []engine.KeyState{turn("acme"), turn("acme/alice")}, line("a", "b", "acme/a", "acme/alice"), "acme/alice", 1, 0, "keys before acme/alice: 1; keys before acme: 2"},
-		{"full below, keys before above", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, line("a", "b", "acme/bob", "acme/alice"), "acme/alice", 1, 0, "acme/alice holds 4 of its 4; keys before acme: 2"},
+		{"full below, keys before above", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, line("a", "b", "acme/bob", "acme/alice"), "acme/alice", 1, 0, "keys before acme: 2; acme/alice holds 4 of its 4"},
 		{
 			"a wide first waiter of the parent", []engine.KeyState{full("acme", 19, 20), turn("acme/bob"), turn("acme/alice")}, wide(2, line("acme/bob", "acme/alice")), "acme/alice", 1, 0,
-			"keys before acme/alice: 1; acme holds 19 of its 20, the rest reserved for its first waiter",
+			"keys before acme/alice: 1",
 		},
 		{"own callers", []engine.KeyState{turn("acme"), turn("acme/")}, line("a", "acme/a", "acme/b", "acme"), "acme", 1, 0, "keys before acme itself: 2; keys before acme: 1"},
-		{"own callers behind a wide one", []engine.KeyState{turn("acme"), turn("acme/alice"), turn("acme/")}, wide(9, line("acme", "acme", "acme/alice")), "acme", 1, 1, "behind 1 other of acme; 22 of 30 held, 9 reserved for a caller of acme"},
+		{"own callers behind a wide one", []engine.KeyState{turn("acme"), turn("acme/alice"), turn("acme/")}, wide(9, line("acme", "acme", "acme/alice")), "acme", 1, 1, "behind 1 other of acme"},
 		{"own callers next", []engine.KeyState{turn("acme"), turn("acme/")}, nil, "acme", 9, 0, "22 of 30 held, 9 wanted"},
 		{"above the inner cap", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4)}, nil, "acme/alice", 5, 0, "never: 5 is above the limit 4 of acme/alice"},
 		{
@@ -109,7 +116,7 @@ func TestWhyByLevel(t *testing.T) {
 		},
 		{
 			"three levels", []engine.KeyState{full("acme", 20, 20), turn("acme/alice"), full("acme/alice/gpt", 2, 2)}, line("acme/bob", "acme/alice/opus", "acme/alice/gpt", "acme/alice/gpt"), "acme/alice/gpt", 1, 1,
-			"behind 1 other of acme/alice/gpt; acme/alice/gpt holds 2 of its 2; keys before acme/alice: 1; acme holds 20 of its 20",
+			"behind 1 other of acme/alice/gpt; keys before acme/alice: 1; acme/alice/gpt holds 2 of its 2; acme holds 20 of its 20",
 		},
 		{"own callers of the second of three levels", []engine.KeyState{turn("acme"), full("acme/alice", 4, 4), turn("acme/alice/")}, nil, "acme/alice", 1, 0, "acme/alice holds 4 of its 4"},
 		{"a percent sign in a name", []engine.KeyState{full("a%2Fb", 1, 1)}, nil, "a%2Fb", 1, 0, "a%252Fb holds 1 of its 1"},
@@ -124,7 +131,7 @@ func TestWhyByLevel(t *testing.T) {
 // The reason names the pool that lacks room, or the waiter that keeps it free.
 func TestWhyOfPools(t *testing.T) {
 	waiter := func(key string, takes engine.Pools, weight int) engine.Waiter {
-		return engine.Waiter{Key: nested(key), Takes: takes, Weight: weight}
+		return engine.Waiter{ID: "o", Key: nested(key), Takes: takes, Weight: weight}
 	}
 	state := func(key string, held, cap, before int) engine.KeyState {
 		return engine.KeyState{Key: nested(key), Held: held, Cap: cap, Share: engine.DefaultShare, Waiting: 1, Full: cap > 0 && held >= cap, InTurn: cap == 0 || held < cap, Before: before}
@@ -144,7 +151,7 @@ func TestWhyOfPools(t *testing.T) {
 		{name: "nothing left", used: [2]int{0, 8}, takes: "gpu=1", want: "8 of 8 of gpu held"},
 		{name: "made smaller", used: [2]int{5, 9}, takes: "db=1,gpu=1", want: "5 of 4 of db held; 9 of 8 of gpu held"},
 		{name: "in line", used: [2]int{0, 8}, waiters: []engine.Waiter{waiter("", "gpu=1", 1), waiter("", "gpu=2", 1)}, takes: "gpu=1", before: 2, want: "behind 2 others; 8 of 8 of gpu held"},
-		{name: "behind a wide one", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=1", before: 1, want: "behind 1 other; 6 of 8 of gpu held, 4 reserved for a caller"},
+		{name: "behind a wide one", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=1", before: 1, want: "behind 1 other"},
 		{name: "the wide one itself", used: [2]int{0, 6}, waiters: []engine.Waiter{waiter("", "gpu=4", 1)}, takes: "gpu=4", want: "6 of 8 of gpu held, 4 wanted"},
 		{
 			name: "reserved for another key", used: [2]int{0, 6}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("acme/bob", 0, 0, 0)},
@@ -161,18 +168,18 @@ func TestWhyOfPools(t *testing.T) {
 		{
 			name: "keys before, of the same pools", used: [2]int{0, 8}, keys: []engine.KeyState{state("acme", 0, 0, 0), state("zeta", 0, 0, 9)},
 			waiters: []engine.Waiter{waiter("beta", "db=1", 1), waiter("acme", "gpu=1", 1), waiter("acme", "gpu=1", 1), waiter("zeta", "gpu=2", 1)}, key: "zeta", takes: "gpu=2",
-			want: "keys before zeta: 1; 8 of 8 of gpu held, 2 wanted",
+			want: "8 of 8 of gpu held, 2 wanted, 1 reserved for a caller of acme",
 		},
 		{
-			name: "a key goes first that holds less of the pool", keys: []engine.KeyState{state("acme", 5, 0, 0), state("zeta", 1, 0, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 5}, {Key: "zeta", Takes: "gpu=1", Weight: 1}},
-			waiters: []engine.Waiter{waiter("acme", "gpu=1", 1)}, key: "zeta", takes: "gpu=1", want: "keys before zeta: 1",
+			name: "both fit, though another key goes first", keys: []engine.KeyState{state("acme", 5, 0, 0), state("zeta", 1, 0, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 5}, {Key: "zeta", Takes: "gpu=1", Weight: 1}},
+			waiters: []engine.Waiter{waiter("acme", "gpu=1", 1)}, key: "zeta", takes: "gpu=1", want: "served now",
 		},
 		{
 			name: "a key goes before nobody whose first of these pools is above its cap", keys: []engine.KeyState{state("acme", 1, 2, 0)}, holders: []engine.Holder{{Key: "acme", Weight: 1}, {Key: "zeta", Takes: "gpu=1", Weight: 1}},
 			waiters: []engine.Waiter{waiter("acme", "", 1), waiter("acme", "gpu=2", 2)}, key: "zeta", takes: "gpu=1", want: "served now",
 		},
 		{name: "weight reserved", used: [2]int{4, 0}, waiters: []engine.Waiter{waiter("", "db=1,gpu=2", 2)}, weight: 2, want: "6 of 9 held, 2 wanted, 2 reserved for a caller"},
-		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", want: "6 of 9 held, 5 reserved for a caller"},
+		{name: "weight lacking", waiters: []engine.Waiter{waiter("", "", 5)}, takes: "gpu=1", weight: 5, want: "6 of 9 held, 5 wanted, 5 reserved for a caller"},
 		{name: "cap, then pool", used: [2]int{4, 0}, keys: []engine.KeyState{state("acme", 2, 2, 0)}, key: "acme", takes: "db=1", want: "acme holds 2 of its 2; 4 of 4 of db held"},
 		{name: "above the pool", takes: "db=1,gpu=9", want: "never: 9 is above the limit 8 of gpu"},
 		{name: "no pool", takes: "gpu=1,gpus=1", want: "never: there is no pool gpus"},
@@ -220,8 +227,8 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 	st := engine.State{Limit: 9, Used: 9, Keys: keys, Waiters: []engine.Waiter{{Key: "beta", Weight: 1}, {Key: nested("acme/alice"), Weight: 1, Behind: 2}, {Key: nested("gamma/carol"), Weight: 1}}}
 	want := map[engine.Key]string{
 		"beta": "9 of 9 held", nested("beta/"): "9 of 9 held",
-		nested("acme/alice"): "acme/alice holds 4 of its 4", "acme": "acme/alice holds 4 of its 4",
-		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2", "gamma": "gamma/carol holds 1 of its 1; gamma holds 3 of its 2",
+		nested("acme/alice"): "acme/alice holds 4 of its 4; 9 of 9 held", "acme": "acme/alice holds 4 of its 4; 9 of 9 held",
+		nested("gamma/carol"): "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held", "gamma": "gamma/carol holds 1 of its 1; gamma holds 3 of its 2; 9 of 9 held",
 	}
 	for _, k := range view.LookAt(st).Rows() {
 		if k.Why != want[k.Key] {
@@ -236,5 +243,179 @@ func TestWhyOfAKeyWithOthersBelow(t *testing.T) {
 		if k.Why != "paused by an operator" {
 			t.Errorf("%v: %q", k.Key, k.Why)
 		}
+	}
+}
+
+// world is a semaphore of which reasons are judged. Its copies go on as it would.
+type world struct {
+	*ledger.Ledger
+	now  int64
+	next uint64
+}
+
+func (w *world) copy() *world { return &world{ledger.Load(w.Save()), w.now, w.next} }
+
+// step carries out one request; 0 is none. It goes on until all that can be served is.
+func (w *world) step(r protocol.Request) (is protocol.Status) {
+	for again := true; again; again = w.Unfinished() {
+		w.now += 10
+		c := protocol.Call{}
+		if r.Kind != 0 {
+			c.Requests = []protocol.Request{r}
+		}
+		if reply := w.Step(w.now, "c", engine.Client{}, c); r.Kind != 0 {
+			is = reply.Answers[0].Status
+		}
+		r = protocol.Request{}
+	}
+	return is
+}
+
+// ask has a further caller ask.
+func (w *world) ask(limits protocol.Request, like engine.Waiter) (engine.ID, protocol.Status) {
+	w.next++
+	id := engine.ID{Client: "c", Number: w.next, Weight: like.Weight}
+	limits.Kind, limits.ID, limits.Target, limits.Lease, limits.Ticket, limits.Wait = protocol.Ask, id, protocol.Target{Key: like.Key, Takes: like.Takes}, time.Hour, time.Hour, true
+	return id, w.step(limits)
+}
+
+func (w *world) holds(id engine.ID) bool {
+	return slices.ContainsFunc(w.State(w.now).Holders, func(h engine.Holder) bool { return h.ID == id.String() })
+}
+
+// relieve takes away what keeps a caller from being served, and nothing else.
+func (w *world) relieve(t *testing.T, of engine.Waiter, obstacle view.Obstacle) {
+	same, before := func(o engine.Waiter) bool { return o.Takes.Names() == of.Takes.Names() }, 0
+	for _, o := range w.State(w.now).Waiters {
+		if o.ID == of.ID {
+			of.Weight, same = o.Weight, func(o engine.Waiter) bool { return o.Key != of.Key && o.Takes.Names() == of.Takes.Names() }
+			continue
+		}
+		inQueue := obstacle.Behind > 0 && o.Key == of.Key && same(o)
+		before += map[bool]int{true: 1}[inQueue]
+		if inQueue || same(o) && slices.ContainsFunc(view.Path(o.Key), func(k engine.Key) bool { return slices.Contains(obstacle.Before, k) }) {
+			id, err := engine.ParseID(o.ID)
+			expect.OK(t, err)
+			w.step(protocol.Request{Kind: protocol.Release, ID: id})
+		}
+	}
+	if before != obstacle.Behind {
+		t.Errorf("%q: %d are before it", obstacle.Text, before)
+	}
+	if b := obstacle.Bound; b != nil {
+		most := b.Held + obstacle.Reserved + b.Wants
+		switch key, pool := b.At(); {
+		case pool != "":
+			w.step(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(fmt.Sprintf("%s=%d", pool, most))})
+		case b.Of != "":
+			w.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: key}, Cap: most})
+		default:
+			w.step(protocol.Request{Kind: protocol.SetLimit, Limit: most})
+		}
+	}
+}
+
+// served reports whether a caller gets a permit if exactly these obstacles are taken away.
+func (w *world) served(t *testing.T, limits protocol.Request, of engine.Waiter, obstacles []view.Obstacle) bool {
+	w = w.copy()
+	w.step(protocol.Request{Kind: protocol.Pause})
+	for _, o := range obstacles {
+		w.relieve(t, of, o)
+	}
+	id, err := engine.ParseID(of.ID)
+	if of.ID == "" {
+		id, _ = w.ask(limits, of)
+	} else {
+		expect.OK(t, err)
+	}
+	w.step(protocol.Request{Kind: protocol.Unpause})
+	return w.holds(id)
+}
+
+// TestReasonsAreRight relieves exactly what is named, and the caller is served; all of it but one, and it is not.
+func TestReasonsAreRight(t *testing.T) {
+	outcomes, wrong := map[int]int{}, 0
+	for seed := range uint64(10000) {
+		draw := rand.New(rand.NewPCG(seed, 1))
+		w := &world{Ledger: &ledger.Ledger{Watched: true}, now: 1e9}
+		depth := draw.IntN(engine.MaxDepth + 1)
+		limits := protocol.Request{Limit: 3 + draw.IntN(5), Caps: engine.Caps{draw.IntN(5), draw.IntN(4), draw.IntN(3)}, Pools: engine.Pools([]string{"", "db=3,gpu=2", "db=2,gpu=4,tpu=1"}[draw.IntN(3)])}
+		if draw.IntN(3) == 0 {
+			limits.Caps = engine.Caps{}
+		}
+		caller := func() engine.Waiter {
+			var names []string
+			for range draw.IntN(depth + 1) {
+				names = append(names, string(rune('a'+draw.IntN(3))))
+			}
+			amounts := map[string]int{}
+			for pool := range limits.Pools.All() {
+				if n := draw.IntN(4) - 1; n > 0 {
+					amounts[pool] = n
+				}
+			}
+			takes, err := engine.NewPools(amounts, 1)
+			expect.OK(t, err)
+			return engine.Waiter{Key: engine.Key(strings.Join(names, engine.KeySeparator)), Takes: takes, Weight: max(1, draw.IntN(4))}
+		}
+		for range 3 + draw.IntN(9) {
+			st, next := w.State(w.now), w.copy()
+			switch {
+			case draw.IntN(8) == 0 && depth > 0:
+				k := caller().Key
+				if cap := draw.IntN(5); k != "" && !slices.ContainsFunc(st.Waiters, func(w engine.Waiter) bool { return w.Weight > cap && slices.Contains(view.Path(w.Key), k) }) {
+					next.step(protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: k}, Cap: cap, Share: []int{50, 100, 300}[draw.IntN(3)]})
+				}
+			default:
+				next.ask(limits, caller())
+			}
+			if next.Save().Time == 0 && !slices.ContainsFunc(next.Save().Keys, func(k ledger.RecordedKey) bool { return k.Time > 0 }) { // nobody was served in turn
+				w = next
+			}
+		}
+		st := w.State(w.now)
+		look := view.LookAt(st)
+		judge := func(of engine.Waiter, before int) {
+			why, obstacles, bad := look.Why(of, before), look.Obstacles(of, before), ""
+			switch {
+			case strings.HasPrefix(why, "never: "):
+				if _, is := w.copy().ask(limits, of); is != protocol.TooHeavy {
+					bad = fmt.Sprint("it is not refused: ", is, limits)
+				}
+			case why == view.Served && of.ID != "":
+				bad = "it waits"
+			case !w.served(t, limits, of, obstacles):
+				bad = "it waits without them"
+			default:
+				for i, o := range obstacles {
+					if w.served(t, limits, of, slices.Delete(slices.Clone(obstacles), i, i+1)) {
+						bad = "it is served in spite of: " + o.Text
+					}
+				}
+			}
+			outcomes[len(obstacles)]++
+			if bad != "" {
+				if wrong++; wrong < 8 {
+					t.Errorf("world %d, %q with %q, weight %d (%s): %q: %s in\n%+v\n%+v\n%+v\n%+v", seed, of.Key, of.Takes, of.Weight, of.ID, why, bad, st.Keys, st.Pools, st.Holders, st.Waiters)
+				}
+			}
+		}
+		for i := range min(2, len(st.Waiters)) {
+			i = (i + int(seed)) % len(st.Waiters)
+			judge(st.Waiters[i], look.Before[i])
+		}
+		one, before := caller(), 0
+		if st.Limit == 0 {
+			continue
+		}
+		for _, o := range st.Waiters {
+			if o.Key == one.Key && o.Takes.Names() == one.Takes.Names() {
+				before++
+			}
+		}
+		judge(one, before)
+	}
+	if wrong > 0 || len(outcomes) < 4 {
+		t.Errorf("%d reasons are wrong; by how many obstacles they name: %v", wrong, outcomes)
 	}
 }
