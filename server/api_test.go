@@ -667,7 +667,7 @@ func TestPools(t *testing.T) {
 		const both = `,"take":{"licence":1,"gpu":2},"key":["acme","alice"]`
 		has(h.want(200, "PUT", x+"/permits/1", wish(both)), `"key":["acme","alice"],"takes":{"gpu":2,"licence":1}`)
 		h.want(200, "PUT", x+"/permits/1", wish(both))
-		has(h.want(409, "PUT", x+"/permits/1", wish(`,"take":{"gpu":1},"key":["acme","alice"]`)), `"type":"urn:sema:another"`, `pools \"gpu=2,licence=1\"`)
+		has(h.want(409, "PUT", x+"/permits/1", wish(`,"take":{"gpu":1},"key":["acme","alice"]`)), `"type":"urn:sema:another"`, `of key \"acme/alice\", with gpu=2,licence=1 of pools`)
 		has(h.want(200, "PUT", x+"/permits/2", wish(``)), `"key":"","takes":{}`)
 		has(h.want(200, "POST", x+"/permits/1/renew", ``), `"takes":{"gpu":2,"licence":1}`)
 		has(h.want(429, "PUT", x+"/permits/3", wish(`,"take":{"gpu":1}`)), `"type":"urn:sema:unavailable"`)
@@ -815,5 +815,57 @@ func TestPriority(t *testing.T) {
 			t.Errorf("%s, then %s", a, b)
 		}
 		callers.Wait()
+	})
+}
+
+// What callers say of a semaphore that exists counts as that of a new deployment, once. Callers of an older one, which
+// ask on, do not bring theirs back, at either server; an operator's limit stays; and each answer says what holds.
+func TestTheNewestConfigurationHolds(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		other := newVirtual(t, h.engine, server.Options{})
+		ask := func(s *testServer, status int, says, want string) {
+			t.Helper()
+			if a := s.want(status, "POST", "/v1/semaphores/x/permits", says); !strings.Contains(string(a.body), want) {
+				t.Errorf("%s: no %s in %s", says, want, a.body)
+			}
+		}
+		const old, later = `{"limit":20,"caps":[9],"pools":{"gpu":2}}`, `{"limit":30,"caps":[0,8],"pools":{"licence":4},"take":{"licence":1}}`
+		const oldHolds, laterHolds = `"limit":20,"caps":[9],"pools":{"gpu":2}`, `"limit":30,"caps":[0,8],"pools":{"licence":4}`
+		ask(h, 200, old, oldHolds)
+		ask(other, 200, old, oldHolds)
+		ask(h, 200, later, laterHolds)
+		ask(h, 200, old, laterHolds)
+		ask(other, 200, old, laterHolds)
+		ask(other, 200, `{"limit":5,"on_conflict":"stored"}`, laterHolds)
+		ask(h, 409, `{"limit":5,"on_conflict":"strict"}`, `"type":"urn:sema:limit-differs"`)
+		ask(h, 409, `{"limit":5,"on_conflict":"strict"}`, `it has limit 30, caps`)
+		ask(h, 400, `{"limit":5,"on_conflict":"adopt"}`, `newest, stored or strict`)
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":40}`)
+		ask(h, 200, `{"limit":50}`, `"limit":40,"caps":[0,8],"pools":{"licence":4}`)
+		h.want(204, "DELETE", "/v1/semaphores/x/limit", ``)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":60,"pools":{}}`))
+		expect.OK(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		w, err := h.client.Do(r)
+		expect.OK(t, err)
+		defer w.Body.Close()
+		if lines := bufio.NewScanner(w.Body); !lines.Scan() || !strings.Contains(lines.Text(), `"limit":60,"caps":[0,8],"pools":{}`) {
+			t.Errorf("hold: %s", lines.Text())
+		}
+	})
+}
+
+// A key with a slash is several names to the command and the dashboard. So a text may not have one.
+func TestAKeyAsATextHasNoSlash(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		a := h.want(400, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":"acme/alice"}`)
+		for _, want := range []string{`"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`} {
+			if !strings.Contains(string(a.body), want) {
+				t.Errorf("no %s in %s", want, a.body)
+			}
+		}
+		h.want(200, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":["acme/alice"]}`)
 	})
 }

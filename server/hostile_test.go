@@ -231,7 +231,7 @@ func TestWrongKeysAndCaps(t *testing.T) {
 			t.Errorf("a semaphore was created: %v, %v", names, err)
 		}
 		for i, fields := range []string{
-			`"key":""`, `"key":[]`, `"key":"acme/alice"`, `"key":["acme"]`, `"key":[ "a" , "b" , "c" ]`, `"key":"` + strings.Repeat("n", 255) + `"`, `"key":["a","` + strings.Repeat("n", 253) + `"]`,
+			`"key":""`, `"key":[]`, `"key":["acme/alice"]`, `"key":["acme"]`, `"key":[ "a" , "b" , "c" ]`, `"key":"` + strings.Repeat("n", 255) + `"`, `"key":["a","` + strings.Repeat("n", 253) + `"]`,
 			`"caps":[]`, `"caps":[0,0,0]`, `"caps":[2147483647, 1.0, 1e0]`,
 		} {
 			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right/permits/%d", i), `{"limit":100,`+fields+`}`)

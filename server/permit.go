@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -95,6 +96,9 @@ type permitJSON struct {
 	Token  int64        `json:"token"`
 	Slot   *int         `json:"slot"`
 	Lease  float64      `json:"lease_seconds"`
+	Limit  int          `json:"limit"` // these three as stored
+	Caps   []int        `json:"caps"`
+	Pools  engine.Pools `json:"pools"`
 }
 
 // describe makes the answer with a held permit. The lock is held.
@@ -102,6 +106,7 @@ func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
 		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: p.Wish.Key, Takes: p.Wish.Takes, Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
+		Limit: x.stored.Limit, Caps: x.stored.Caps.List(), Pools: x.stored.Pools,
 	}
 	if slot := p.Slot(); slot >= 0 {
 		j.Slot = &slot
@@ -198,7 +203,11 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	if keep {
 		wish.Renew, wish.Margin = terms.Lease/3, terms.Lease/10
 	}
-	p, err := x.begin(wish, q.Priority.duration())
+	err = x.state(r.Context(), q.stated(terms), q.OnConflict)
+	var p *permit
+	if err == nil {
+		p, err = x.begin(wish, q.Priority.duration())
+	}
 	if err != nil {
 		done()
 		s.waiters.Add(-1)
@@ -222,7 +231,7 @@ func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, er
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Target != wish.Target) {
 		l.Unlock()
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q, pools %q", old.Wish.ID.Weight, old.Wish.ID.Slot, old.Wish.Key.String(), string(old.Wish.Takes))
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d%s", old.Wish.ID.Weight, also(old.Wish.ID.Slot, old.Wish.Key, old.Wish.Takes))
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	fresh := newPermit(wish)
@@ -233,6 +242,20 @@ func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, er
 	}
 	l.Start(now)
 	return p, nil
+}
+
+// also is what a permit has beside its weight, in words.
+func also(slot bool, key engine.Key, takes engine.Pools) (text string) {
+	if key != "" {
+		text += fmt.Sprintf(", of key %q", key.String())
+	}
+	if takes != "" {
+		text += fmt.Sprintf(", with %s of pools", takes)
+	}
+	if slot {
+		text += ", with a slot"
+	}
+	return text
 }
 
 // await waits until the permit is held. It waits in the queue for at most a.wait. The

@@ -40,6 +40,8 @@ type acquireRequest struct {
 	Pools    amounts `json:"pools"`
 	Take     amounts `json:"take"`
 	Priority seconds `json:"priority_seconds"`
+
+	OnConflict string `json:"on_conflict"` // see sema.LimitPolicy
 }
 
 // names are those of a key in JSON: a text is one name, or none if it is empty. Else it is a list of names.
@@ -51,6 +53,9 @@ func (k *names) UnmarshalJSON(text []byte) error {
 	switch {
 	case json.Unmarshal(text, &one) != nil && json.Unmarshal(text, (*[]string)(k)) != nil:
 		return fmt.Errorf("%s: want a key, which is a text or a list of texts", shorten(string(text)))
+	case strings.Contains(one, "/"): // the command and the dashboard read it as several names
+		list, _ := json.Marshal(strings.Split(one, "/"))
+		return &engine.ArgumentError{What: "key", Value: one, Want: fmt.Sprintf("%s for these names, or [%q] for one with a slash", list, one)}
 	case one != "":
 		*k = names{one}
 	}
@@ -118,6 +123,8 @@ func (q *acquireRequest) check() (terms client.Terms, target protocol.Target, er
 		err = &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
 	case q.Priority < 0 || float64(q.Priority) > maxPriority.Seconds():
 		err = &engine.ArgumentError{What: "priority_seconds", Value: float64(q.Priority), Want: "0 … 86400"}
+	case q.OnConflict != "" && q.OnConflict != "newest" && q.OnConflict != "stored" && q.OnConflict != "strict":
+		err = &engine.ArgumentError{What: "on_conflict", Value: q.OnConflict, Want: "newest, stored or strict"}
 	}
 	return terms, target, cmp.Or(lease, limit, caps, pools, err, name, taken, target.Validate(), engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
@@ -172,6 +179,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
+		if argument, ok := errors.AsType[*engine.ArgumentError](err); ok {
+			return argument
+		}
 		if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
 			return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: the field %q has a value of the wrong kind: %s", kind.Field, kind.Value)
 		}

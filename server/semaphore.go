@@ -33,7 +33,9 @@ type semaphore struct {
 
 	// Guarded by the loop's lock.
 	names    *client.Names // the permits that this server knows
-	paused   bool          // at pausedAt
+	stored   stated        // what the engine had last
+	stated   map[stated]bool
+	paused   bool // at pausedAt
 	pausedAt time.Time
 }
 
@@ -51,9 +53,9 @@ func (s *Server) semaphore(name string) (x *semaphore, done func(), err error) {
 	}
 	x = all.byName[name]
 	if x == nil {
-		x = &semaphore{server: s, name: name}
+		x = &semaphore{server: s, name: name, stated: map[stated]bool{}}
 		config := func(protocol.Session) client.Config {
-			return client.Config{Terms: client.Terms{Limit: 1, Lease: defaultLease}, Detached: true}
+			return client.Config{Terms: client.Terms{Lease: defaultLease}, Detached: true} // without a limit, so that each stored one is told
 		}
 		if err := x.loop.Open(s.engine, name, s.self, loop.Owner{Observe: x.observe}, config); err != nil {
 			return nil, nil, err
@@ -75,7 +77,8 @@ func (s *Server) semaphore(name string) (x *semaphore, done func(), err error) {
 // observe handles an event of a permit.
 func (x *semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		return nil // the limit has changed
+		x.stored = stated{Limit: e.Limit, Caps: e.Caps, Pools: e.Pools}
+		return nil
 	}
 	p := e.A.Owner.(*permit)
 	switch e.Kind {
