@@ -47,7 +47,7 @@ export class Client {
 }
 
 export interface SemaphoreOptions {
-  /** Stored if the semaphore has none yet. */
+  /** Replaces a stored one that is older, unless an operator pinned that; console.warn says once if another holds. */
   limit: number
   /** Seconds, 0.1 … 31622400, that the server waits for a process that vanished; permits are renewed after a third of it. Default 30. */
   lease?: number

@@ -40,6 +40,18 @@ function partOfPath(name) {
   return encodeURIComponent(name)
 }
 
+const warned = new Set()
+
+/** Says once that another limit, caps or pools hold than were asked for. Caps and pools that are empty ask for nothing. */
+function warnIfAnother(name, wish, holds) {
+  const plain = (value) => JSON.stringify(Array.isArray(value) || typeof value !== "object" ? value : Object.entries(value).sort())
+  const others = ["limit", "caps", "pools"].filter((what) => wish[what] !== undefined && holds[what] !== undefined && plain(wish[what]) !== plain(holds[what]))
+  const text = `sema: ${JSON.stringify(name)}: an operator, or another program, has set ${others.map((what) => `${what} ${JSON.stringify(holds[what])}, not ${JSON.stringify(wish[what])}`).join("; ")}`
+  if (others.length === 0 || warned.has(text) || warned.size >= 1000) return
+  warned.add(text)
+  console.warn(text)
+}
+
 /** Seconds of a clock that nobody sets. */
 const now = () => performance.now() / 1000
 
@@ -160,6 +172,7 @@ export class Semaphore {
       signal?.throwIfAborted()
       let pause = 0.5
       if (answer?.status === 200) {
+        warnIfAnother(this.name, wish, answer.body)
         const held = { ...answer.body, until: sent + answer.body.lease_seconds - this.lease / 10 }
         if (now() - sent < this.lease / 3) return held
         // It waited, and may have been granted at any moment since: a renewal tells until when it lasts.

@@ -38,6 +38,22 @@ test("what a permit tells", async () => {
   await permit.release()
 })
 
+test("another limit holds", async (t) => {
+  const warn = t.mock.method(console, "warn", () => {})
+  const asked = { limit: 3, caps: [2, 1], pools: { licence: 1, gpu: 2 } }
+  await client.semaphore(server.name, asked).run(() => {})
+  await client.semaphore(server.name, { limit: 5 }).run(() => {}, { weight: 5 })
+  assert.equal(warn.mock.callCount(), 0)
+  for (let i = 0; i < 2; i++) await client.semaphore(server.name, asked).run(() => {})
+  assert.equal(warn.mock.callCount(), 1)
+  assert.match(warn.mock.calls[0].arguments[0], /has set limit 5, not 3$/)
+})
+
+test("a key as a text has no slash", async () => {
+  await assert.rejects(semaphore.acquire({ key: "acme/alice" }), (e) => e instanceof Refused && e.kind === "urn:sema:argument" && e.message.includes('["acme","alice"]'))
+  await semaphore.run(() => {}, { key: ["acme/alice"] })
+})
+
 test("keys share it", async () => {
   const shared = client.semaphore(server.name, { limit: 3, caps: [1] })
   const acme = await shared.acquire({ key: "acme" })

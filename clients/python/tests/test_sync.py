@@ -46,6 +46,27 @@ class Sync(Serving):
                 self.semaphore.acquire(weight=9)
             self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
 
+    def test_another_limit_holds(self) -> None:
+        with self.client.semaphore(self.name, limit=3, caps=(2, 1), pools={"gpu": 2}).acquire():
+            pass
+        with self.assertNoLogs("sema_client"), self.client.semaphore(self.name, limit=5).acquire(weight=5):
+            pass
+        with self.assertLogs("sema_client", "WARNING") as logs:
+            for _ in range(2):
+                with self.client.semaphore(self.name, limit=3, caps=(2, 1), pools={"gpu": 2}).acquire():
+                    pass
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("{'limit': 5}", logs.output[0])
+
+    def test_a_key_as_a_text_has_no_slash(self) -> None:
+        with self.assertRaisesRegex(Refused, r'\["acme","alice"\]') as refused:
+            self.semaphore.acquire(key="acme/alice")
+        self.assertEqual(refused.exception.kind, "urn:sema:argument")
+        with self.semaphore.acquire(key=["acme/alice"]):
+            pass
+        with self.assertRaises(Refused):
+            self.semaphore.acquire(key=5)  # type: ignore[arg-type]
+
     def test_keys_share_it(self) -> None:
         shared = self.client.semaphore(self.name, limit=3, caps=(1,))
         order: list[str] = []

@@ -253,6 +253,19 @@ class Shown:
         raise TypeError("sema: a permit belongs to the process that took it: it cannot be pickled or copied")
 
 
+_warned: set[str] = set()
+
+
+def warn_if_another(wish: Wish, holds: dict[str, Any]) -> None:
+    """Says once that another limit, caps or pools hold than were asked for. Caps and pools that are empty ask for nothing."""
+    said = {"limit": wish.limit} | ({"caps": list(wish.caps)} if wish.caps else {}) | ({"pools": dict(wish.pools)} if wish.pools else {})
+    if others := {what: holds[what] for what, value in said.items() if what in holds and holds[what] != value}:
+        text = f"{wish.name!r}: an operator, or another program, has set {others}, not {said}"
+        if text not in _warned and len(_warned) < 1000:
+            _warned.add(text)
+            logging.getLogger("sema_client").warning("%s", text)
+
+
 def acquiring(wish: Wish, patience: float) -> Generator[Request | Pause, Answer | None, Held]:
     """Asks for a permit until it is held, or timeout seconds have passed. The id is
     the same in every request, so that one more takes no second permit."""
@@ -276,6 +289,7 @@ def acquiring(wish: Wish, patience: float) -> Generator[Request | Pause, Answer 
         pause = 0.5
         if answer is not None:
             if answer.status == 200:
+                warn_if_another(wish, answer.body)
                 held = Held(wish, answer.body["token"], answer.body["slot"], answer.body["permit"], sent + answer.body["lease_seconds"] - wish.margin)
                 if now() - sent < wish.lease / 3:
                     return held
