@@ -68,6 +68,14 @@ func (p *httpProblem) at(name string) *httpProblem {
 	return p
 }
 
+// noteOutage notes an error that the engine's silence explains.
+func (s *Server) noteOutage(ctx context.Context, err error) {
+	failure, ok := errors.AsType[*engine.Error](err)
+	if ok && failure.Temporary || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		s.engineFailed(err)
+	}
+}
+
 // closing is the answer to requests while the server closes.
 func closing() *httpProblem {
 	return problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted").unchanged().soon(time.Second)
@@ -109,6 +117,7 @@ func plain(err error) string {
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err).at(r.PathValue("name"))
+	s.noteOutage(r.Context(), err)
 	var failure *engine.Error
 	if errors.As(err, &failure) && p.Status == http.StatusServiceUnavailable && !failure.Temporary && s.engineErrors.Wait("") == 0 {
 		s.engineErrors.Take("")

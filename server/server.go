@@ -63,8 +63,8 @@ type Options struct {
 	// trusts. Default: none.
 	Proxies []netip.Prefix
 
-	// AccessLog writes each answered request to Log: at level info, from status 400 on
-	// at warn, from 500 on at error. Default: false.
+	// AccessLog writes each answered request to Log: at level info what is to be expected, as 429 after a wait; at warn
+	// a mistake of the client, and 503; at error any other status from 500 on. Default: false.
 	AccessLog bool
 
 	// Dashboard is served at /. It checks rights itself, because browsers send no
@@ -121,6 +121,7 @@ type Server struct {
 	closing once.Once
 	ended   sync.WaitGroup // background goroutines
 	ready   ready
+	outage  outage
 
 	engineErrors rights.RateLimit // limits the log lines about permanent errors
 }
@@ -213,7 +214,9 @@ func (s *Server) Close() {
 		s.remotes.mu.Lock() // no session is opened after this
 		s.closed.Store(true)
 		s.remotes.mu.Unlock()
+		s.outage.mu.Lock() // nothing waits for the engine after this
 		s.cancel()
+		s.outage.mu.Unlock()
 		if s.options.Closing != nil {
 			s.options.Closing()
 		}

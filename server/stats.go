@@ -118,7 +118,10 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) logAccess(r *http.Request, route, who string, status int, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
-	case status >= 500:
+	case status == http.StatusNotFound, status == http.StatusConflict, status == http.StatusGone, status == http.StatusLocked, status == http.StatusTooManyRequests:
+		// a state of the semaphore
+	case status == http.StatusServiceUnavailable && s.closed.Load(): // it says so to all
+	case status >= 500 && status != http.StatusServiceUnavailable:
 		level = slog.LevelError
 	case status >= 400:
 		level = slog.LevelWarn

@@ -2,12 +2,18 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"sema/engine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 	"sema/metrics"
 	"sema/server"
 )
@@ -84,14 +90,21 @@ func TestAccessLog(t *testing.T) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		h.want(200, "GET", "/v1/semaphores?prefix=query-with-a-secret", ``)
 		h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
+		waits := h.later(t.Context(), "/v1/semaphores/x/permits/w", `{"limit":1,"wait_seconds":600}`)
+		h.waiting("x", 1)
 		h.token = "boss.wrong-secret-of-his"
 		h.want(401, "GET", "/v1/semaphores", ``)
+		h.server.Close()
+		if a := <-waits; a.status != 503 {
+			t.Errorf("%d", a.status)
+		}
 		h.settle()
 	})
 	text := log.String()
 	for _, want := range []string{
 		`level=INFO msg=request method=PUT path=/v1/semaphores/x/permits/a route="PUT /v1/semaphores/{name}/permits/{id}" status=200 seconds=0 who=boss from=`,
-		`level=WARN msg=request method=PUT path=/v1/semaphores/x/permits/b route="PUT /v1/semaphores/{name}/permits/{id}" status=429 seconds=0 who=boss from=`,
+		`level=INFO msg=request method=PUT path=/v1/semaphores/x/permits/b route="PUT /v1/semaphores/{name}/permits/{id}" status=429 seconds=0 who=boss from=`,
+		`level=INFO msg=request method=PUT path=/v1/semaphores/x/permits/w route="PUT /v1/semaphores/{name}/permits/{id}" status=503`,
 		"level=WARN msg=request method=GET path=/v1/semaphores route=\"GET /v1/semaphores\" status=401",
 	} {
 		if !strings.Contains(text, want) {
@@ -101,4 +114,71 @@ func TestAccessLog(t *testing.T) {
 	if strings.Contains(text, "secret-of") || strings.Contains(text, "a-secret") {
 		t.Errorf("a secret is in the log:\n%s", text)
 	}
+}
+
+// away is an engine that does not answer for a while.
+type away struct {
+	protocol.Engine
+	is *atomic.Bool
+}
+
+func (e away) Open(name string, who engine.Client, news func(protocol.Notification)) (protocol.Session, error) {
+	inner, err := e.Engine.Open(name, who, news)
+	return awaySession{inner, e.is}, err
+}
+
+type awaySession struct {
+	protocol.Session
+	is *atomic.Bool
+}
+
+func (s awaySession) fail() error {
+	if !s.is.Load() {
+		return nil
+	}
+	return &engine.Error{Op: "step", Temporary: true, NotExecuted: true, Err: errors.New("connection refused")}
+}
+
+func (s awaySession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	if err := s.fail(); err != nil {
+		return protocol.Reply{}, err
+	}
+	return s.Session.Step(ctx, c)
+}
+
+func (s awaySession) State(ctx context.Context) (engine.State, error) {
+	if err := s.fail(); err != nil {
+		return engine.State{}, err
+	}
+	return s.Session.State(ctx)
+}
+
+// An engine that is away is one line at its first failure and one at its end, at each server, whatever requests there are.
+func TestAnOutageIsTwoLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is, shared := &atomic.Bool{}, memengine.New()
+		var logs [2]*buffer
+		for i := range logs {
+			logs[i] = &buffer{}
+			h := newVirtual(t, away{shared, is}, server.Options{Log: slog.New(slog.NewTextHandler(logs[i], nil))})
+			for range 2 {
+				logs[i].b.Reset()
+				h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":5}`)
+				is.Store(true)
+				for range 10 {
+					h.want(503, "POST", "/v1/semaphores/x/permits", `{"limit":6}`)
+					h.want(503, "POST", "/v1/semaphores/x/permits", `{"limit":5}`)
+					h.want(503, "GET", "/v1/semaphores/x", ``)
+					h.want(503, "GET", "/readyz", ``)
+				}
+				is.Store(false)
+				time.Sleep(3 * time.Second)
+				h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":5}`)
+				lines := strings.Split(strings.TrimSpace(logs[i].String()), "\n")
+				if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "refused=40") || !strings.Contains(lines[1], "seconds=") {
+					t.Errorf("server %d: %q", i, lines)
+				}
+			}
+		}
+	})
 }
