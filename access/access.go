@@ -34,10 +34,20 @@ type Record struct {
 	Limit   int          `json:"limit,omitempty"`   // limit
 	Caps    []*int       `json:"caps,omitempty"`    // limit: the caps of keys without a rule, by how many names a key has, up to the last one that was set; null: left as it was; 0: no cap
 	Pools   engine.Pools `json:"pools,omitempty"`   // limit: how much there is of those that were set, by name; 0: the pool ended
-	Key     engine.Key   `json:"key,omitempty"`     // set-key, unset-key: a text, or a list of several names
+	Key     engine.Key   `json:"key,omitempty"`     // set-key, unset-key; revoke, release: the permit's; a text, or a list of several names
 	Cap     int          `json:"cap,omitempty"`     // set-key; 0: that of keys without a rule
 	Share   int          `json:"share,omitempty"`   // set-key; 0: engine.DefaultShare
 	Request string       `json:"request,omitempty"` // refused: its method and path
 	Lines   int          `json:"lines,omitempty"`   // refused: how many lines were left out before this one; missed: how many were lost
 	Result  string       `json:"result"`            // done, gone, in-use; begun: before the operation is tried; or an error
+	Was     *Rule        `json:"was,omitempty"`     // limit, unset-limit, set-key, unset-key: what held before, if there was a semaphore
+}
+
+// Rule is what held of a semaphore, or of one of its keys, before a change.
+type Rule struct {
+	Limit int          `json:"limit,omitempty"`
+	Caps  []int        `json:"caps,omitempty"`
+	Pools engine.Pools `json:"pools,omitempty"`
+	Cap   int          `json:"cap,omitempty"`   // of a key; 0: none
+	Share int          `json:"share,omitempty"` // of a key
 }

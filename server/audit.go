@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/internal/protocol"
 	"sema/internal/rights"
+	"sema/internal/view"
 )
 
 // operations are the names of kinds of requests in the audit log.
@@ -68,7 +69,7 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		if q.Kind == protocol.Revoke || q.Kind == protocol.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
 			h, _ := s.holder(ctx, rs.name, a.Permit) // the call reports the error
-			a.Caller = h.Client.Caller
+			a.Caller, a.Key = h.Client.Caller, h.Key
 		}
 		switch q.Kind {
 		case protocol.SetLimit:
@@ -82,6 +83,9 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		case protocol.SetKey, protocol.UnsetKey:
 			a.Key, a.Cap, a.Share = engine.Key(q.Key), q.Cap, q.Share
 		}
+		if st, err := s.stateOf(ctx, rs.name); err == nil { // the call reports the error
+			a.Was = was(a.What, a.Key, st)
+		}
 		if list == nil {
 			list = map[int]access.Record{}
 		}
@@ -90,15 +94,35 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 	return list
 }
 
+// was is what holds before an operation that changes it; nil: there is nothing, or another operation.
+func was(what string, key engine.Key, st engine.State) *access.Rule {
+	switch what {
+	case "limit", "unset-limit":
+		amounts := map[string]int{}
+		for _, p := range st.Pools {
+			amounts[p.Pool] = p.Limit
+		}
+		pools, _ := engine.NewPools(amounts, 0)
+		if st.Limit > 0 {
+			return &access.Rule{Limit: st.Limit, Caps: st.Caps.List(), Pools: pools}
+		}
+	case "set-key", "unset-key":
+		if k := view.LookAt(st).Key(key); st.Limit > 0 {
+			return &access.Rule{Cap: k.Cap, Share: k.Share}
+		}
+	}
+	return nil
+}
+
 // auditAdapted logs a change of the limit by a controller. It skips requests with an unchanged
 // limit, which a controller sends all the time.
 func (s *Server) auditAdapted(rs *remoteSession, c protocol.Call, reply protocol.Reply, who *access.Who, r *http.Request) {
-	was := rs.limit
+	before := rs.limit
 	rs.limit = reply.Limit
 	for i := range min(len(c.Requests), len(reply.Answers)) {
 		q := &c.Requests[i]
-		if q.Auto != nil && reply.Answers[i].Status == protocol.Done && was != 0 && was != q.Limit {
-			s.options.Audit(rights.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
+		if q.Auto != nil && reply.Answers[i].Status == protocol.Done && before != 0 && before != q.Limit {
+			s.options.Audit(rights.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Was: &access.Rule{Limit: before}, Result: "done"}, *who, r))
 		}
 	}
 }

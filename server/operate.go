@@ -212,7 +212,7 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 			return problem(http.StatusNotFound, "no-permit", "%s", plain(err))
 		}
 		h, unknown := s.holder(r.Context(), name, id.String())
-		a := access.Record{What: what, Permit: id.String(), Caller: h.Client.Caller}
+		a := access.Record{What: what, Permit: id.String(), Caller: h.Client.Caller, Key: h.Key}
 		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error {
 			if unknown != nil {
 				return unknown
@@ -236,6 +236,9 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
 	defer cancel()
 	a.Name = name
+	if st, err := o.State(ctx); err == nil { // the operation reports the error
+		a.Was = was(a.What, a.Key, st)
+	}
 	if err := s.auditFirst(a, who, r); err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
 package rights
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,12 +43,38 @@ func (l *Log) Add(a access.Record) {
 	if a.What == Refusal && !l.mayRefuse(&a) {
 		return
 	}
-	l.log.Info("operator", "who", a.Who, "from", a.From, "what", a.What, "name", a.Name, "permit", a.Permit,
-		"caller", a.Caller, "limit", a.Limit, "key", a.Key, "request", a.Request, "lines", a.Lines, "result", a.Result)
+	l.log.LogAttrs(context.Background(), slog.LevelInfo, "operator", attrs(a)...)
 	if err := l.write(a); err != nil {
 		l.log.Error("the audit log cannot be written", "error", err)
 	}
 }
+
+// attrs are the fields of a record that are not empty, as its JSON has them, without the time, which a log adds.
+func attrs(a access.Record) (list []slog.Attr) {
+	v := reflect.ValueOf(a)
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		switch x := v.Field(i).Interface().(type) {
+		case time.Time:
+		case string, int:
+			if !v.Field(i).IsZero() {
+				list = append(list, slog.Any(name, x))
+			}
+		default:
+			if !v.Field(i).IsZero() {
+				text, _ := json.Marshal(x) // as the audit log has it
+				list = append(list, slog.Any(name, rawJSON(text)))
+			}
+		}
+	}
+	return list
+}
+
+// rawJSON is JSON also within a log of JSON.
+type rawJSON json.RawMessage
+
+func (r rawJSON) String() string               { return string(r) }
+func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
 
 // Begin writes a line with the Result Begun before an operation is tried. It fits the option
 // AuditFirst of a server and of a dashboard. It fails if the line could not be written.

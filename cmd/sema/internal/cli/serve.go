@@ -44,6 +44,7 @@ type serveFlags struct {
 	listen, cert, key, tokens, audit, public, proxies string
 	auditRequired                                     bool
 	accessLog                                         bool
+	logFormat, logLevel                               string
 	profile                                           string
 	adapt                                             []string
 }
@@ -63,16 +64,44 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks of proxies whose X-Forwarded-For and -Proto are true, with commas between")
 	flags.BoolVar(&f.auditRequired, "audit-required", false, "refuse a change if the audit log cannot be written first")
 	flags.BoolVar(&f.accessLog, "access-log", false, "log each request: path, status, seconds, who, from")
+	flags.StringVar(&f.logFormat, "log-format", "text", "of the log on standard error: text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "the least that is logged: debug, info, warn or error")
 	flags.StringArrayVar(&f.adapt, "adapt", nil, "NAME=MIN:MAX: find the limit of a semaphore; may be repeated; see sema adapt")
 	flags.StringVar(&f.profile, "profile", "", "address on this host for profiles, such as 127.0.0.1:6060: go tool pprof http://127.0.0.1:6060/debug/pprof/heap")
-	lessUsed(cmd, "public-url", "trusted-proxy", "audit-required", "access-log", "adapt", "profile")
+	lessUsed(cmd, "public-url", "trusted-proxy", "audit-required", "access-log", "log-format", "log-level", "adapt", "profile")
 	return cmd
+}
+
+// logger makes the log of a server.
+func (p *program) logger(format, level string) (*slog.Logger, error) {
+	o := slog.HandlerOptions{}
+	switch level {
+	case "debug":
+		o.Level = slog.LevelDebug
+	case "info":
+	case "warn":
+		o.Level = slog.LevelWarn
+	case "error":
+		o.Level = slog.LevelError
+	default:
+		return nil, usage("--log-level info", "--log-level %s: want debug, info, warn or error", printable(level, 60))
+	}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(&lineCleaner{p}, &o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(&lineCleaner{p}, &o)), nil
+	}
+	return nil, usage("--log-format json", "--log-format %s: want text or json", printable(format, 60))
 }
 
 func (p *program) serve(ctx context.Context, f serveFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(&lineCleaner{p}, nil))
+	log, err := p.logger(f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
 	o := server.Options{Log: log, AccessLog: f.accessLog}
 	if f.tokens != "" {
 		err := withTokens(f.tokens, func(in io.Reader) (err error) {

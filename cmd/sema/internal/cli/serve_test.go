@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -59,7 +60,7 @@ func (s *served) says(words ...string) {
 	})
 }
 
-var servingAt = regexp.MustCompile(`msg=serving url=(\S+)`)
+var servingAt = regexp.MustCompile(`msg"?[=:]"?serving"?[ ,]"?url"?[=:]"?([^\s"]+)`)
 
 func serve(t *testing.T, args ...string) *served {
 	t.Helper()
@@ -180,6 +181,60 @@ func TestServeTellsOfItself(t *testing.T) {
 	}
 	if log := s.end(); !strings.Contains(log, `path=/metrics route="GET /metrics" status=200`) || !strings.Contains(log, "url=http://"+profiles+"/debug/pprof/") {
 		t.Error(log)
+	}
+}
+
+// A log of JSON has the fields that an operation has, and none that are empty; the audit log what held before, and whose
+// permit was revoked.
+func TestServeLogsJSON(t *testing.T) {
+	t.Parallel()
+	audit := filepath.Join(t.TempDir(), "audit")
+	s := serve(t, "--url", fileURL(t), "--log-format", "json", "--audit", audit)
+	do := func(status int, method, path, body string) (answer map[string]any) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(expect.Within(t), method, s.url+"/v1/semaphores/x"+path, strings.NewReader(body))
+		expect.OK(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		w, err := s.browser("").Do(r)
+		expect.OK(t, err)
+		defer w.Body.Close()
+		if _ = json.NewDecoder(w.Body).Decode(&answer); w.StatusCode != status { // most answers are empty
+			t.Errorf("%s %s: %s, %v", method, path, w.Status, answer)
+		}
+		return answer
+	}
+	permit := do(200, "PUT", "/permits/a", `{"limit":5,"caps":[4],"pools":{"gpu":2},"key":["acme","alice"]}`)
+	do(204, "PUT", "/limit", `{"limit":7,"caps":[3,2],"pools":{"gpu":3}}`)
+	do(204, "PUT", "/keys/acme", `{"cap":2,"share":300}`)
+	do(204, "POST", "/holders/"+permit["permit"].(string)+"/revoke", ``)
+	want := []string{
+		`"what":"limit","name":"x","limit":7,"caps":[3,2,0],"pools":{"gpu":3},"result":"done","was":{"limit":5,"caps":[4],"pools":{"gpu":2}}`,
+		`"what":"set-key","name":"x","key":"acme","cap":2,"share":300,"result":"done","was":{"cap":3,"share":100}`,
+		`"what":"revoke","name":"x","permit":"` + permit["permit"].(string) + `","caller":"a","key":["acme","alice"],"result":"done"`,
+	}
+	log := s.end()
+	text, err := os.ReadFile(audit)
+	expect.OK(t, err)
+	for _, text := range []string{log, string(text)} {
+		for _, line := range want {
+			if !strings.Contains(text, line+"}") {
+				t.Errorf("no %s in\n%s", line, text)
+			}
+		}
+	}
+	for line := range strings.Lines(log) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no JSON: %s", line)
+		}
+	}
+	if quiet := serve(t, "--url", fileURL(t), "--log-format", "json", "--log-level", "debug").end(); !strings.Contains(quiet, `"level":"INFO"`) {
+		t.Error(quiet)
+	}
+	for flag, hint := range map[string]string{"--log-format": "text or json", "--log-level": "debug, info, warn or error"} {
+		out, err := exec.Command("sema", "serve", "--url", fileURL(t), flag, "loud").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), hint) {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 
