@@ -29,6 +29,11 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	defer ask.end()
 	defer ask.settle(r.Context(), false)
 	x, p := ask.x, ask.p
+	defer func() {
+		x.loop.Lock()
+		defer x.loop.Unlock()
+		x.tellOver(p, nil)
+	}()
 	var out *stream
 	say := func(event holdEvent) error {
 		if out == nil {
@@ -57,6 +62,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		}
 		return say(holdEvent{Event: "waiting", Ahead: &ahead})
 	})
+	ask.tellAsked(err, time.Since(began))
 	switch {
 	case err == errNone && x.isPaused(r.Context()):
 		err = errPaused

@@ -27,6 +27,9 @@ type permit struct {
 	client.Named
 	err     error         // the reason of its end
 	changed chan struct{} // closed and replaced at each change
+
+	told  bool          // the observer knows that it is held
+	since time.Duration // when it was told so
 }
 
 func newPermit(wish client.Wish) *permit {
@@ -145,6 +148,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who
 	}
 	defer ask.end()
 	err = ask.await(r.Context(), nil)
+	ask.tellAsked(err, time.Since(began))
 	answer, gone := ask.settle(r.Context(), err == nil)
 	switch {
 	case gone:
@@ -238,6 +242,7 @@ func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, er
 	fresh.Priority = priority
 	p := x.names.Ask(now, &fresh.Named).Owner.(*permit)
 	if old != nil && old.Over {
+		p.told, p.since, old.told = old.told, old.since, false // the new ask asks for the permit that there is
 		old.end(errGone)
 	}
 	l.Start(now)

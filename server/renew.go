@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"sema"
 	"sema/access"
 	"sema/internal/client"
 	"sema/internal/loop"
@@ -146,6 +147,7 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 		}
 		here = x.loop.Machine.Release(now, &p.Acquisition)
 		here.Owner = w
+		x.tellOver(p, nil)
 		x.names.End(&p.Named)
 		p.end(errGone)
 		return here, nil
@@ -162,6 +164,8 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 		})
 		if err == nil && status != protocol.Done {
 			err = errGone
+		} else if err == nil {
+			x.tell(x.server.options.Observer.Released, nil, sema.Event{Permit: id.String(), Weight: h.Weight, Token: h.Token, Held: h.Age})
 		}
 	}
 	x.loop.Lock()

@@ -85,6 +85,7 @@ func (x *semaphore) observe(e client.Event) func() {
 	case client.Granted:
 		p.signal()
 	case client.Denied, client.Lost:
+		x.tellOver(p, lostFor(e.Reason))
 		x.names.End(&p.Named)
 		p.end(reason(x, e))
 	case client.Queued:

@@ -67,6 +67,10 @@ type Options struct {
 	// a mistake of the client, and 503; at error any other status from 500 on. Default: false.
 	AccessLog bool
 
+	// Observer is told of the permits of the JSON API's callers: Acquired, Failed with what Acquire would return,
+	// Released and Lost. A permit that another server granted has its Held from the engine. Default: nobody is told.
+	Observer sema.Observer
+
 	// Dashboard is served at /. It checks rights itself, because browsers send no
 	// bearer tokens. Default: none.
 	Dashboard http.Handler

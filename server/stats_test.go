@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -79,6 +81,51 @@ func TestTheServerTellsOfItself(t *testing.T) {
 			`sema_server_grant_wait_seconds_bucket{le="30"}`:        "2",
 			`sema_server_request_duration_seconds_sum{` + put + `}`: "20",
 		})
+	})
+}
+
+// A recorder counts what callers of the API experience, by semaphore: each permit once, however often it is asked for.
+func TestAnObserverIsToldOfCallers(t *testing.T) {
+	recorder, err := metrics.NewRecorder(nil)
+	expect.OK(t, err)
+	virtual(t, server.Options{Observer: recorder.Observer()}, func(t *testing.T, h *testServer) {
+		const x = "/v1/semaphores/x"
+		h.want(200, "PUT", x+"/permits/a", `{"limit":1}`)
+		h.want(200, "PUT", x+"/permits/a", `{"limit":1}`)
+		h.want(429, "PUT", x+"/permits/b", `{"limit":1}`)
+		h.want(429, "PUT", x+"/permits/b", `{"limit":1,"wait_seconds":4}`)
+		h.want(409, "PUT", x+"/permits/b", `{"limit":1,"weight":2}`)
+		h.want(204, "DELETE", x+"/permits/a", ``)
+		h.want(200, "PUT", x+"/permits/short", `{"limit":1,"lease_seconds":5}`)
+		time.Sleep(10 * time.Second)
+		h.want(410, "POST", x+"/permits/short/renew", ``)
+		other := newVirtual(t, h.engine, server.Options{})
+		other.want(200, "PUT", x+"/permits/there", `{"limit":1}`)
+		time.Sleep(2 * time.Second)
+		h.want(204, "DELETE", x+"/permits/there", ``)
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "POST", h.url+x+"/hold", strings.NewReader(`{"limit":1}`))
+		expect.OK(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		w, err := h.client.Do(r)
+		expect.OK(t, err)
+		_, err = bufio.NewReader(w.Body).ReadString('\n')
+		expect.OK(t, err)
+		time.Sleep(3 * time.Second)
+		cancel()
+		_ = w.Body.Close()
+		h.settle()
+		var text strings.Builder
+		expect.OK(t, metrics.WriteText(t.Context(), &text, recorder))
+		for _, want := range []string{
+			`sema_acquires_total{sema_name="x",result="acquired"} 3`, `sema_acquires_total{sema_name="x",result="refused"} 1`, `sema_acquires_total{sema_name="x",result="timeout"} 1`,
+			`sema_acquires_total{sema_name="x",result="invalid"} 1`, `sema_acquires_total{sema_name="x",result="failed"} 0`, `sema_acquire_wait_seconds_count{sema_name="x"} 3`,
+			`sema_leases_lost_total{sema_name="x",reason="expired"} 1`, `sema_lease_duration_seconds_count{sema_name="x"} 4`,
+		} {
+			if !strings.Contains(text.String(), want+"\n") {
+				t.Errorf("no %s in\n%s", want, text.String())
+			}
+		}
 	})
 }
 

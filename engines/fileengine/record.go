@@ -2,7 +2,6 @@ package fileengine
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -69,7 +68,10 @@ func readLine(b []byte) (rest []byte, err error) {
 	case !ok || !known || err != nil || n <= 0 || engine.ValidateText("release", release, maxLine) != nil:
 		return nil, errDamaged
 	case n != form:
-		return nil, fmt.Errorf("the log was %w: form %d, by sema %s; this is sema %s, which knows form %d", ledger.ErrForm, n, cmp.Or(release, "?"), engine.Version, form)
+		if release != "" {
+			release = ", by sema " + release
+		}
+		return nil, fmt.Errorf("the log was %w: form %d%s; this is sema %s, which knows form %d", ledger.ErrForm, n, release, engine.Version, form)
 	}
 	return b[len(line)+1:], nil
 }

@@ -275,7 +275,7 @@ func TestDashboard(t *testing.T) {
 		t.Fatalf("an empty dashboard: %+v", d)
 	}
 	variables := strings.NewReplacer("$name", ".*", "$__rate_interval", "5m")
-	ids, taken := map[int]bool{}, map[[2]int]string{}
+	ids, taken, asked := map[int]bool{}, map[[2]int]string{}, ""
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.Title == "" || p.Type == "" || len(p.Targets) == 0 {
 			t.Errorf("panel %d %q: its id is not its own, or it is empty", p.ID, p.Title)
@@ -283,6 +283,7 @@ func TestDashboard(t *testing.T) {
 		ids[p.ID] = true
 		for _, target := range p.Targets {
 			known(t, p.Title, variables.Replace(target.Expr))
+			asked += target.Expr
 		}
 		if p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("%q is beyond the right edge", p.Title)
@@ -294,6 +295,11 @@ func TestDashboard(t *testing.T) {
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
+		}
+	}
+	for _, kind := range []string{"sema_pool_", "sema_keys_", "sema_server_", "sema_acquires_total", "sema_leases_lost_total"} {
+		if !strings.Contains(asked, kind) {
+			t.Errorf("no panel shows %s…", kind)
 		}
 	}
 }

@@ -38,7 +38,9 @@ func mount(at *openEngine, o *server.Options) (f *figures, closing func(), err e
 			d.Acted(r)
 		}
 	}
-	f = &figures{watcher: w}
+	callers, _ := metrics.NewRecorder(nil) // without options nothing can be wrong
+	o.Observer = callers.Observer()
+	f = &figures{watcher: w, callers: callers}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, compressed(d), compressed(f), d.Close
 	return f, func() {
 		d.Close()
@@ -78,7 +80,8 @@ func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher) *d
 // looks at the engine, whether anybody asks or not.
 type figures struct {
 	watcher *watching.Watcher
-	server  *server.Server // tells of itself
+	server  *server.Server    // tells of itself
+	callers *metrics.Recorder // of the JSON API
 
 	once  sync.Once
 	watch *metrics.Watch // nil after once: closed before anybody asked
@@ -91,7 +94,7 @@ func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the server is closing", http.StatusServiceUnavailable)
 		return
 	}
-	metrics.Handler(f.watch, f.server, metrics.Process()).ServeHTTP(w, r)
+	metrics.Handler(f.watch, f.callers, f.server, metrics.Process()).ServeHTTP(w, r)
 }
 
 func (f *figures) close() {

@@ -156,9 +156,13 @@ func TestServeTellsOfItself(t *testing.T) {
 	profiles := fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
 	s := serve(t, "--url", fileURL(t), "--access-log", "--profile", profiles)
 	ok(t, "SEMA_URL="+s.url, "run", "x", "--", "true")
+	w, err := http.Post(s.url+"/v1/semaphores/x/permits", "application/json", strings.NewReader(`{"limit":5}`))
+	expect.OK(t, err)
+	_ = w.Body.Close()
 	text := get(t, s.url+"/metrics")
 	for _, want := range []string{
 		`sema_server_requests_total{route="GET /v1/engine/calls",code="1xx"} 1`, "sema_server_call_duration_seconds_count ", "sema_server_connections ",
+		`sema_acquires_total{sema_name="x",result="acquired"} 1`, `sema_acquire_wait_seconds_count{sema_name="x"} 1`,
 		"go_goroutines ", "process_start_time_seconds ", "sema_engine_up 1",
 	} {
 		if !strings.Contains(text, want) {
@@ -173,7 +177,7 @@ func TestServeTellsOfItself(t *testing.T) {
 	request.Host = "page.example.org"
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	w, err := client.Do(request)
+	w, err = client.Do(request)
 	expect.OK(t, err)
 	_ = w.Body.Close()
 	if w.StatusCode != 403 {
