@@ -19,8 +19,10 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/template"
 
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/metrics"
+	"sema/server"
 )
 
 func alerts(t *testing.T) map[string]rulefmt.Rule {
@@ -209,15 +211,15 @@ func known(t *testing.T, where, text string) {
 		t.Errorf("%s: %v", where, err)
 		return
 	}
+	families := metrics.All()
+	srv, err := server.New(memengine.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	families = append(families, srv.Families(t.Context())...)
 	there := map[string]bool{}
-	for _, name := range []string{
-		metrics.LeasesActive, metrics.Limit, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting, metrics.LeasesReclaimed, metrics.EngineUp,
-		metrics.AcquireWait, metrics.LeaseDuration, metrics.Acquires, metrics.LeasesLost,
-	} {
-		f := metrics.Of(name, nil)
-		if f.Name == "" {
-			t.Fatalf("no metric %s", name)
-		}
+	for _, f := range families {
 		if f.Kind != metrics.Histogram {
 			there[f.PrometheusName()] = true
 			continue
