@@ -836,3 +836,32 @@ func FuzzTokenFile(f *testing.F) {
 		}
 	})
 }
+
+// Errors about a body are in the words of JSON, whatever is wrong with whichever field.
+func TestErrorsDoNotSpeakOfGo(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		kinds := []string{`[1]`, `{"a":[1]}`, `"text"`, `true`, `1.5`, `[["a"]]`, `[{}]`, `{"a":{}}`, `1e400`, `-1`, `[null]`, `{`, `"`}
+		for path, fields := range map[string][]string{
+			"POST /v1/semaphores/x/permits":         {"", "limit", "weight", "lease_seconds", "wait_seconds", "label", "slot", "key", "caps", "pools", "take", "priority_seconds", "on_conflict"},
+			"POST /v1/semaphores/x/permits/1/renew": {"", "lease_seconds"},
+			"PUT /v1/semaphores/x/limit":            {"", "limit", "caps", "pools"},
+			"PUT /v1/semaphores/x/keys/acme":        {"", "cap", "share"},
+		} {
+			for _, field := range fields {
+				for _, kind := range kinds {
+					method, path, _ := strings.Cut(path, " ")
+					body := kind
+					if field != "" {
+						body = fmt.Sprintf(`{"%s":%s}`, field, kind)
+					}
+					a := h.do(method, path, body)
+					for _, word := range []string{"Go ", "json.", "unmarshal", "float64", "server."} {
+						if strings.Contains(string(a.body), word) {
+							t.Errorf("%s %s %s: %s", method, path, body, a.body)
+						}
+					}
+				}
+			}
+		}
+	})
+}

@@ -68,8 +68,8 @@ type whole int
 // UnmarshalJSON implements json.Unmarshaler. In a list it also refuses null.
 func (n *whole) UnmarshalJSON(text []byte) error {
 	var f float64
-	if err := json.Unmarshal(text, &f); err != nil {
-		return err
+	if json.Unmarshal(text, &f) != nil {
+		return fmt.Errorf("%s: want a whole number", shorten(string(text)))
 	}
 	if string(text) == "null" || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
 		return fmt.Errorf("%s: want a whole number, at most %d", shorten(string(text)), math.MaxInt32)
@@ -215,7 +215,9 @@ func strict(text []byte) error {
 // fieldsOf are the fields of an object, none of which occurs twice.
 func fieldsOf(text []byte) (fields map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		}
 	}
 	if fields == nil {
 		return nil, errors.New("want an object")
