@@ -81,7 +81,7 @@ func see(w http.ResponseWriter, page string) {
 
 type loginView struct {
 	frame
-	Wrong bool
+	Wrong string
 }
 
 func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,12 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || rights.Secure(r)}
 	who, ok := h.options.Login(r, token)
 	if !ok || !rights.May(who, rights.Read) || c.Valid() != nil || token == "" {
-		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", visitor{}), Wrong: true})
+		status, wrong := http.StatusUnauthorized, "There is no such token, or it may not look."
+		if !ok && h.options.Unchecked != nil && h.options.Unchecked(r, token) {
+			status, wrong = http.StatusTooManyRequests, "Too many wrong tokens of this name came from your address. This one was not checked: try it again in a second."
+			w.Header().Set("Retry-After", "1")
+		}
+		h.render(w, status, "login", loginView{frame: h.frame("Log in", visitor{}), Wrong: wrong})
 		return
 	}
 	http.SetCookie(w, c) // without a path: the browser takes ours

@@ -45,6 +45,10 @@ type Options struct {
 	// request came by TLS, to this process or to one of the Proxies of package server). Default: nobody logs in.
 	Login func(r *http.Request, token string) (who access.Who, ok bool)
 
+	// Unchecked reports whether Login has refused a token without checking it, because its sender has guessed too
+	// often. Default: it never does.
+	Unchecked func(r *http.Request, token string) bool
+
 	// Secure marks the cookie as Secure though requests come without TLS: for
 	// servers behind a proxy that has it.
 	Secure bool

@@ -196,12 +196,7 @@ func (t *Tokens) Expired() bool {
 // as no guess. So a client that still sends an old secret does not lock out a valid one.
 // The error gives the reason in a few words, for an audit log.
 func (t *Tokens) Login(r *http.Request, token string) (*access.Who, error) {
-	host := rights.Host(r)
-	name, _, _ := strings.Cut(token, ".")
-	key, secret := host+" "+name[:min(len(name), 20)], sha256.Sum256([]byte(host+" "+token))
-	t.mu.Lock()
-	_, shown := t.shown[secret]
-	t.mu.Unlock()
+	key, secret, shown := t.attempt(r, token)
 	if !shown && t.guesses.Wait(key) > 0 {
 		return nil, errGuessing
 	}
@@ -218,6 +213,23 @@ func (t *Tokens) Login(r *http.Request, token string) (*access.Who, error) {
 		t.mu.Unlock()
 	}
 	return who, err
+}
+
+// Unchecked reports whether Login refuses a token now without checking it.
+func (t *Tokens) Unchecked(r *http.Request, token string) bool {
+	key, _, shown := t.attempt(r, token)
+	return !shown && t.guesses.Wait(key) > 0
+}
+
+// attempt is whose guesses a token counts among, its hash, and whether its sender has tried it before.
+func (t *Tokens) attempt(r *http.Request, token string) (key string, secret [sha256.Size]byte, shown bool) {
+	host := rights.Host(r)
+	name, _, _ := strings.Cut(token, ".")
+	key, secret = host+" "+name[:min(len(name), 20)], sha256.Sum256([]byte(host+" "+token))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, shown = t.shown[secret]
+	return key, secret, shown
 }
 
 // who returns the sender of a request. The error is an *httpProblem: with status 401, with

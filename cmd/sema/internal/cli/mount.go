@@ -73,6 +73,7 @@ func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher) *d
 		}
 		return *who, true
 	}
+	d.Unchecked = o.Tokens.Unchecked
 	return d
 }
 

@@ -188,6 +188,25 @@ func TestServeTellsOfItself(t *testing.T) {
 	}
 }
 
+// The page to log in says, as the API does, that a token was not checked after too many wrong ones.
+func TestServeLogsNobodyInWhoGuesses(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	expect.OK(t, os.WriteFile(file, []byte("boss admin * secret-of-the-boss\n"), 0o600))
+	s := serve(t, "--url", fileURL(t), "--token-file", file)
+	browser := s.browser("")
+	for i := range 25 {
+		answer, text := s.post(browser, "/login", url.Values{"token": {fmt.Sprintf("boss.wrong-secret-%d", i)}})
+		if status := map[bool]int{false: 401, true: 429}[i >= 20]; answer.StatusCode != status {
+			t.Fatalf("guess %d: %s\n%s", i, answer.Status, text)
+		}
+	}
+	answer, text := s.post(browser, "/login", url.Values{"token": {"boss.secret-of-the-boss"}})
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") == "" || !strings.Contains(text, "was not checked") || strings.Contains(text, "no such token") {
+		t.Errorf("the right one: %s\n%s", answer.Status, text)
+	}
+}
+
 // A log of JSON has the fields that an operation has, and none that are empty; the audit log what held before, and whose
 // permit was revoked.
 func TestServeLogsJSON(t *testing.T) {
