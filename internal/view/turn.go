@@ -11,8 +11,8 @@ import (
 	"sema/engine"
 )
 
-// mostFirst bounds how many of those who go first are counted, so that a long queue costs a page little.
-const mostFirst = 100
+// mostFirst bounds how many of those who go first are counted, and of how many keys, so that a page of many rows costs little.
+const mostFirst = 16
 
 // turn lets those that are served before a waiter, of other pools, take what they want; so what is left is known.
 // It follows the ledger: see internal/ledger/blocked.go and serve.go.
@@ -25,6 +25,8 @@ type turn struct {
 	removed    int                // how many others go away with what is named already
 	first      []first            // of each bound
 	raised     map[place]int      // by how much bounds count as raised
+	leaves     []lane             // the first ones of each set, and those below the waiter's keys
+	more       bool               // more than mostFirst go first
 	gone       map[place]int      // what others have taken, or reserved
 	took       map[lane]int       // the weight that they hold now
 	start, seq map[lane]int       // since when they wait after they were served: in virtual time, and among equals
@@ -68,6 +70,12 @@ func (b Bound) place() place {
 // took: a smaller amount changes who is blocked meanwhile.
 func (l Look) turnOf(w engine.Waiter, before int) *turn {
 	t := &turn{Look: l, removed: before, w: w, set: w.Takes.Names(), path: Path(w.Key), bounds: l.Bounds(w), raised: map[place]int{}}
+	t.leaves = slices.Clone(l.leaves[""])
+	for _, at := range l.leaves[w.Key.First(1)] {
+		if !slices.Contains(t.leaves, at) {
+			t.leaves = append(t.leaves, at)
+		}
+	}
 	t.serve()
 	for t.raise(func(int) int { return engine.MaxLimit }) {
 		t.serve()
@@ -77,6 +85,9 @@ func (l Look) turnOf(w engine.Waiter, before int) *turn {
 			t.raised[b.place()] = max(0, -t.left(i)+engine.MaxLimit)
 		}
 	}
+	if len(t.Pools) == 0 || t.more {
+		return t
+	}
 	t.serve()
 	for range mostFirst {
 		if !t.raise(func(lack int) int { return lack }) {
@@ -85,7 +96,7 @@ func (l Look) turnOf(w engine.Waiter, before int) *turn {
 		t.serve()
 	}
 	for _, b := range t.bounds {
-		if was := t.raised[b.place()]; was > 0 && len(t.Pools) > 0 {
+		if was := t.raised[b.place()]; was > 0 {
 			t.raised[b.place()] = 0
 			if t.serve(); t.raise(nil) {
 				t.raised[b.place()] = was
@@ -124,9 +135,9 @@ func (t *turn) serve() {
 	}
 	var done []engine.Waiter
 	peak := make([]int, len(t.bounds)) // what is reserved while others are served counts as well
-	for range mostFirst {
+	for t.more = true; len(done) < mostFirst; {
 		o, leaf := t.head("")
-		if o.ID == t.w.ID || o.Weight == 0 {
+		if t.more = false; o.ID == t.w.ID || o.Weight == 0 {
 			break
 		}
 		awaits, full := false, t.lacks(place{}, o.Weight, t.Limit-t.Used)
@@ -144,6 +155,7 @@ func (t *turn) serve() {
 			}
 			continue
 		}
+		t.more = true
 		for i, b := range t.bounds {
 			if n := b.Part(o.Key, o.Takes, o.Weight); n > 0 {
 				peak[i] = max(peak[i], t.first[i].sum+n-b.Wants)
@@ -238,7 +250,8 @@ func (t *turn) head(above engine.Key) (best engine.Waiter, leaf lane) {
 		if !t.shut[lane{"", t.set}] && (above == "" || slices.Contains(t.path, above)) {
 			heads[t.set] = t.w
 		}
-		for at, queue := range t.queues {
+		for _, at := range t.leaves {
+			queue := t.queues[at]
 			if t.next[at] >= len(queue) || t.shut[lane{"", at.set}] || at.set == t.set && at.key == t.path[0] {
 				continue
 			}
@@ -275,17 +288,16 @@ func (t *turn) head(above engine.Key) (best engine.Waiter, leaf lane) {
 // before reports whether a waiter is served before another: of the same pools, by the first keys in which their paths
 // differ; of others, by those at a depth.
 func (t *turn) before(a, b engine.Waiter, depth int) bool {
-	pa, pb := Path(a.Key), Path(b.Key)
-	slices.Reverse(pa)
-	slices.Reverse(pb)
+	pa, pb := t.down(a.Key), t.down(b.Key)
 	i := depth
 	if i > 0 && i == len(pa)-1 && i == len(pb)-1 && !t.branched[pa[i-1]] { // in one queue
 		return b.ID == "" || a.ID != "" && a.Waiting > b.Waiting
 	}
-	if same := a.Takes.Names() == b.Takes.Names(); same && a.Key == b.Key {
+	same := t.setOf(a.Takes) == t.setOf(b.Takes)
+	if same && a.Key == b.Key {
 		return b.ID == "" || a.ID != "" && a.Waiting > b.Waiting
 	}
-	for same := a.Takes.Names() == b.Takes.Names(); same && i < len(pa)-1 && i < len(pb)-1 && pa[i] == pb[i]; {
+	for same && i < len(pa)-1 && i < len(pb)-1 && pa[i] == pb[i] {
 		i++
 	}
 	return t.compare(a, b, pa[i], pb[i]) < 0
@@ -297,7 +309,13 @@ func (t *turn) keysBefore(key engine.Key) (keys []engine.Key) {
 	if len(t.Pools) > 0 {
 		return nil
 	}
-	for _, o := range t.below[lane{key.Above(), t.set}] {
+	at, beside := lane{key, t.set}, t.below[lane{key.Above(), t.set}]
+	if n, ok := t.rank[at]; ok && !t.fresh(t.w, at) {
+		if head, ok := t.firstBelow(at); ok && head.Weight == t.w.Weight {
+			return slices.Clip(beside[:n])
+		}
+	}
+	for _, o := range beside {
 		if head, ok := t.firstBelow(lane{o, t.set}); ok && o != key && t.compare(head, t.w, o, key) < 0 {
 			keys = append(keys, o)
 		}
@@ -327,8 +345,8 @@ func (t *turn) firstBelow(at lane) (o engine.Waiter, ok bool) {
 // then by finish tags, as if all had begun to wait at once; then of who has waited for longer. Of the same pools
 // the snapshot's order is known.
 func (t *turn) compare(a, b engine.Waiter, ka, kb engine.Key) int {
-	at, bt := lane{ka, a.Takes.Names()}, lane{kb, b.Takes.Names()}
-	both := slices.DeleteFunc(strings.Split(at.set, ","), func(pool string) bool { return b.Takes.Of(pool) == 0 })
+	at, bt := lane{ka, t.setOf(a.Takes)}, lane{kb, t.setOf(b.Takes)}
+	both := t.bothOf(at.set, bt.set)
 	if by := cmp.Compare(t.level(ka, both), t.level(kb, both)); by != 0 {
 		return by
 	}
@@ -340,6 +358,37 @@ func (t *turn) compare(a, b engine.Waiter, ka, kb engine.Key) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(t.start[at]+t.cost(ka, a.Weight), t.start[bt]+t.cost(kb, b.Weight)), cmp.Compare(t.seq[at], t.seq[bt]), cmp.Compare(t.waited(b, bt), t.waited(a, at)))
+}
+
+// setOf, down and bothOf remember what a look asks for often: the names of pools, the path of a key from its first name on, and
+// the pools of two sets.
+func (l Look) setOf(takes engine.Pools) string {
+	set, ok := l.sets[takes]
+	if !ok {
+		set = takes.Names()
+		l.sets[takes] = set
+	}
+	return set
+}
+
+func (l Look) down(key engine.Key) []engine.Key {
+	path, ok := l.paths[key]
+	if !ok {
+		path = Path(key)
+		slices.Reverse(path)
+		l.paths[key] = path
+	}
+	return path
+}
+
+func (l Look) bothOf(a, b string) []string {
+	both, ok := l.both[[2]string{a, b}]
+	if !ok {
+		others := strings.Split(b, ",")
+		both = slices.DeleteFunc(strings.Split(a, ","), func(pool string) bool { return pool == "" || !slices.Contains(others, pool) })
+		l.both[[2]string{a, b}] = both
+	}
+	return both
 }
 
 // waited is how long somebody has waited in a lane where a waiter is; below 0 if it would ask now.

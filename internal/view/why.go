@@ -18,12 +18,16 @@ type Look struct {
 	engine.State
 	Before   []int // of each waiter: how many are before it in its queue, of the same key and the same pools
 	keys     map[engine.Key]engine.KeyState
-	held     map[lane]int           // the weight that a key holds with some of a pool; of the pool "", all that it holds
-	queues   map[lane][]int         // the waiters at a key with the same set of pools, in order
-	below    map[lane][]engine.Key  // the runnable keys below a key, in the order of service
-	rank     map[lane]int           // the place of a runnable key among those beside it
-	branched map[engine.Key]bool    // keys with others below them in use
-	waits    map[lane]int           // how many wait at a key, or below it
+	held     map[lane]int          // the weight that a key holds with some of a pool; of the pool "", all that it holds
+	queues   map[lane][]int        // the waiters at a key with the same set of pools, in order
+	below    map[lane][]engine.Key // the runnable keys below a key, in the order of service
+	rank     map[lane]int          // the place of a runnable key among those beside it
+	branched map[engine.Key]bool   // keys with others below them in use
+	waits    map[lane]int          // how many wait at a key, or below it
+	leaves   map[engine.Key][]lane // with "", the first queues of each set; else of those below a key of one name
+	sets     map[engine.Pools]string
+	paths    map[engine.Key][]engine.Key
+	both     map[[2]string][]string
 	since    map[lane]time.Duration // how long somebody has waited at a key, or below it
 }
 
@@ -37,7 +41,7 @@ type lane struct {
 func LookAt(st engine.State) Look {
 	l := Look{
 		State: st, keys: make(map[engine.Key]engine.KeyState, len(st.Keys)), held: map[lane]int{}, queues: map[lane][]int{},
-		below: map[lane][]engine.Key{}, rank: map[lane]int{}, since: map[lane]time.Duration{}, waits: map[lane]int{}, branched: map[engine.Key]bool{},
+		below: map[lane][]engine.Key{}, rank: map[lane]int{}, since: map[lane]time.Duration{}, waits: map[lane]int{}, branched: map[engine.Key]bool{}, sets: map[engine.Pools]string{}, leaves: map[engine.Key][]lane{}, paths: map[engine.Key][]engine.Key{}, both: map[[2]string][]string{},
 	}
 	for _, k := range st.Keys {
 		l.keys[k.Key] = k
@@ -45,6 +49,7 @@ func LookAt(st engine.State) Look {
 	for _, h := range st.Holders {
 		l.charge(l.held, h.Key, h.Takes, h.Weight)
 	}
+	counts := map[lane]int{}
 	for i, w := range st.Waiters {
 		set, blocked := w.Takes.Names(), false
 		for depth, key := range Path(w.Key) {
@@ -52,6 +57,15 @@ func LookAt(st engine.State) Look {
 			if depth == 0 {
 				l.Before = append(l.Before, len(l.queues[at]))
 				blocked = len(l.queues[at]) > 0 // its lane is known by its first
+				if len(l.queues[at]) == 0 && len(st.Pools) > 0 {
+					for _, top := range []engine.Key{"", w.Key.First(1)} {
+						n := lane{top, set}
+						if counts[n] <= mostFirst && !slices.Contains(l.leaves[top], at) {
+							counts[n]++
+							l.leaves[top] = append(l.leaves[top], at)
+						}
+					}
+				}
 				l.queues[at] = append(l.queues[at], i)
 			}
 			l.branched[key] = l.branched[key] || depth > 1
@@ -198,6 +212,9 @@ func (l Look) Obstacles(w engine.Waiter, before int) (list []Obstacle) {
 		}
 		if reserved > 0 {
 			text += fmt.Sprintf(", %d reserved for %s", reserved, o.by())
+			if t.more {
+				text += " and others"
+			}
 		}
 		list = append(list, Obstacle{Text: text, Bound: &b, Reserved: reserved})
 	}
