@@ -1,6 +1,7 @@
 package fileengine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -306,16 +307,40 @@ func FuzzLog(f *testing.F) {
 }
 
 func TestRecordsSurviveTheFile(t *testing.T) {
-	rec := record{
-		moment: moment{5, 6, 7}, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
-		Call: protocol.Call{Number: 1<<64 - 1, Fence: true, Requests: []protocol.Request{{
-			Kind: protocol.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
-			Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,
-			Who: &engine.Client{Host: "h", Caller: "c", Lease: time.Second},
-		}, {Kind: protocol.SetLimit, Pin: true}, {Kind: protocol.Release, Mine: true, Token: 9}, {Kind: protocol.Ask, Who: &engine.Client{}}}},
+	for i, rec := range []record{
+		{moment: moment{5, 6, 7}, Reap: []string{"a", "b"}},
+		{Client: "f.1", Call: protocol.Call{Requests: []protocol.Request{{Kind: protocol.Release, ID: engine.ID{Client: "f.1", Number: 3, Weight: 1}}}}},
+		{Client: "f.1", Call: protocol.Call{Requests: []protocol.Request{{Kind: protocol.SetKey, Target: protocol.Target{Key: "k"}, Cap: 1}, {ID: engine.ID{Client: "f.1"}, Caps: engine.Caps{2, 0, 3}, Share: 4, Pools: "p"}}}},
+		{
+			moment: moment{5, 6, 7}, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
+			Call: protocol.Call{Number: 1<<64 - 1, Fence: true, Requests: []protocol.Request{{
+				Kind: protocol.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
+				Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,
+				Who: &engine.Client{Host: "h", Caller: "c", Lease: time.Second},
+			}, {Kind: protocol.SetLimit, Pin: true}, {Kind: protocol.Release, Mine: true, Token: 9}, {Kind: protocol.Ask, Who: &engine.Client{}}}},
+		},
+	} {
+		got := record{}
+		if err := pack.Read(pack.Append(nil, rec.code), got.code); err != nil || !reflect.DeepEqual(got, rec) {
+			t.Errorf("record %d: wrote %+v\nread %+v, %v", i, rec, got, err)
+		}
 	}
-	got := record{}
-	if err := pack.Read(pack.Append(nil, rec.code), got.code); err != nil || !reflect.DeepEqual(got, rec) {
-		t.Errorf("wrote %+v\nread %+v", rec, got)
+}
+
+// A record does not repeat what its step does not need, so that a log is seldom rewritten: only an Ask
+// has the description of its client, and the caller's name occurs once.
+func TestARecordHasOnlyWhatItNeeds(t *testing.T) {
+	rec := record{
+		moment: moment{5, 6, 7}, Client: "f.1", Who: engine.Client{Host: "host", Label: "label"},
+		Call: protocol.Call{Requests: []protocol.Request{{Kind: protocol.Release, ID: engine.ID{Client: "f.1", Number: 3, Weight: 1}}}},
+	}
+	for kind, described := range map[protocol.Kind]int{protocol.Ask: 1, protocol.Renew: 0, protocol.Release: 0, protocol.SetLimit: 0} {
+		rec.Call.Requests[0].Kind = kind
+		b := pack.Append(nil, rec.code)
+		for text, want := range map[string]int{"f.1": 1, "host": described, "label": described} {
+			if n := bytes.Count(b, []byte(text)); n != want {
+				t.Errorf("%v: %q occurs %d times in %q, not %d", kind, text, n, b, want)
+			}
+		}
 	}
 }

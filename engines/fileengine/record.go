@@ -51,10 +51,10 @@ type identity struct {
 // same result.
 type record struct {
 	moment
-	Reap   []string // processes found dead before the step
-	Lost   []string // clients that could not be reached during the step
-	Client string   // "": there is no call; only the time advances
-	Who    engine.Client
+	Reap   []string      // processes found dead before the step
+	Lost   []string      // clients that could not be reached during the step
+	Client string        // "": there is no call; only the time advances
+	Who    engine.Client // kept for an Ask only
 	Call   protocol.Call
 }
 
@@ -101,35 +101,53 @@ func unframe(b []byte, sum uint32) (payload, rest []byte, next uint32, ok bool) 
 	return payload, b[frameHead+n:], next, true
 }
 
-// code appends the record, or reads it.
+// code appends the record, or reads it. All processes read it, and a log is rewritten after some
+// number of bytes, so what most records lack takes a bit: other clients than the caller, its
+// description without an Ask, keys, and what processes leave behind.
 func (rec *record) code(c *pack.Coder) {
 	rec.moment.code(c)
-	c.Texts(&rec.Reap)
-	c.Texts(&rec.Lost)
-	if c.Name(&rec.Client); rec.Client == "" {
+	pack.Text(c, &rec.Client)
+	calls, left := rec.Client != "", len(rec.Reap)+len(rec.Lost) > 0
+	if c.Bits(&left, &rec.Call.Fence); left {
+		c.Texts(&rec.Reap)
+		c.Texts(&rec.Lost)
+	}
+	if !calls {
 		return
 	}
-	c.Who(&rec.Who)
 	c.Uint(&rec.Call.Number)
-	c.Bits(&rec.Call.Fence)
+	asks := false
 	pack.List(c, &rec.Call.Requests, func(q *protocol.Request) {
+		own := q.ID.Client == rec.Client
+		keyed := q.Target != protocol.Target{} || q.Caps != engine.Caps{} || q.Cap != 0 || q.Share != 0 || q.Pools != ""
 		pack.Int(c, &q.Kind)
-		c.ID(&q.ID)
+		c.Bits(&own, &keyed, &q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
+		id := q.ID
+		if own {
+			id.Client = ""
+		}
+		if c.ID(&id); c.Reading {
+			q.ID = id
+			if own {
+				q.ID.Client = rec.Client
+			}
+		}
 		pack.Int(c, &q.Limit)
 		c.Duration(&q.Lease)
 		c.Duration(&q.Ticket)
 		c.Duration(&q.Waited)
-		c.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
 		pack.Int(c, &q.Behind)
 		pack.Int(c, &q.Token)
-		c.Name((*string)(&q.Key))
-		c.Name((*string)(&q.Takes))
-		for i := range q.Caps {
-			pack.Int(c, &q.Caps[i])
+		if keyed {
+			c.Name((*string)(&q.Key))
+			c.Name((*string)(&q.Takes))
+			for i := range q.Caps {
+				pack.Int(c, &q.Caps[i])
+			}
+			pack.Int(c, &q.Cap)
+			pack.Int(c, &q.Share)
+			pack.Text(c, &q.Pools)
 		}
-		pack.Int(c, &q.Cap)
-		pack.Int(c, &q.Share)
-		pack.Text(c, &q.Pools)
 		pack.Optional(c, &q.Who, c.Who)
 		pack.Optional(c, &q.Totals, func(t *protocol.Totals) {
 			pack.Int(c, &t.Good)
@@ -141,7 +159,11 @@ func (rec *record) code(c *pack.Coder) {
 			pack.Int(c, &a.Max)
 			pack.Int(c, &a.Bad)
 		})
+		asks = asks || q.Kind == protocol.Ask
 	})
+	if asks {
+		c.Who(&rec.Who)
+	}
 }
 
 // code appends the moment, or reads it.
