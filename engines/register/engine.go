@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,6 +175,12 @@ func (e *Engine) Close() error {
 	}()
 	waitFor(closeTime, over)
 	return nil
+}
+
+// randomBelow returns a random number below n. A test can determine what crypto/rand returns.
+func randomBelow(n int64) int64 {
+	r, _ := rand.Int(rand.Reader, big.NewInt(n)) // never fails
+	return r.Int64()
 }
 
 // start runs f in a goroutine that Close waits for. A closed engine does not run it.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -49,6 +48,17 @@ func (r Row) Lease(id string) (time.Duration, error) {
 		}
 	}
 	return 0, nil
+}
+
+// shorten takes by off the leases that the callers learn of.
+func (o *outcome) shorten(by time.Duration) {
+	for _, reply := range o.replies {
+		for i, a := range reply.Answers {
+			if a.Status == protocol.Granted {
+				reply.Answers[i].Lease -= by
+			}
+		}
+	}
 }
 
 // written is the row and ledger after the store has written the outcome.
@@ -99,16 +109,10 @@ func (s *semaphore) carryOut(m *loaded, calls []*pending, doubt time.Duration) (
 			c.Keep = 0 // no recall would reach this process
 		}
 		reply := m.ledger.Step(now, p.session.id, p.session.who, c)
-		for i, a := range reply.Answers {
-			switch a.Status {
-			case protocol.Granted:
-				reply.Answers[i].Lease -= doubt
-			case protocol.Queued:
-				o.exact = true
-			}
-		}
+		o.exact = o.exact || slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Queued })
 		o.replies = append(o.replies, reply)
 	}
+	o.shorten(doubt)
 	o.news = m.ledger.Notifications()
 	snapshot := m.ledger.Save()
 	data := pack.Append(make([]byte, 0, len(m.Data)+128), snapshot.Code)
@@ -140,7 +144,7 @@ func nextVersion(version, now int64) int64 {
 	if now > version {
 		return now
 	}
-	return version + 1 + rand.Int64N(1<<20)
+	return version + 1 + randomBelow(1<<20)
 }
 
 // lazy reports whether a crash may lose a step: it granted nothing and changed nothing

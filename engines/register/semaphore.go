@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -194,7 +193,7 @@ func (s *semaphore) decide(calls []*pending) (*outcome, error) {
 			return s.update(ctx, calls)
 		}
 		if o, err = s.optimistic(ctx, calls); o == nil && err == nil && !locks {
-			time.Sleep(rand.N(pause))
+			time.Sleep(time.Duration(randomBelow(int64(pause))))
 			pause = min(2*pause, maxPause)
 			if ctx.Err() != nil {
 				return nil, &engine.Error{Temporary: true, NotExecuted: true, Busy: true, Err: errBusy, Hint: "fewer processes on this semaphore, or sema serve in front of the store"}
@@ -297,6 +296,8 @@ func (s *semaphore) swap(ctx context.Context, m *loaded, o *outcome, upTo int64)
 		return nil, nil
 	}
 	s.engine.clock.note(now, before)
+	// That may be the swap's way, or a step of the clock, after which leases end earlier.
+	o.shorten(time.Duration(max(0, now-upTo)) * time.Microsecond)
 	s.own = o.written(m.ledger)
 	return o, nil
 }

@@ -83,6 +83,34 @@ func TestSteppedClock(t *testing.T) {
 	}
 }
 
+// A process that swaps without reading learns of a clock that was set forward by the swap. It relies on no
+// more than what is left of the lease then.
+func TestAClockIsSetForwardBeforeASwap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &steppedStore{lockingStore: newLockingStore()}
+		e, err := register.New(store, nil)
+		expect.OK(t, err)
+		defer func() { _ = e.Close() }()
+		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
+		expect.OK(t, err)
+		for i := range uint64(40) {
+			kind := []protocol.Kind{protocol.Ask, protocol.Renew, protocol.Release}[i%3]
+			id := engine.ID{Client: s.Client(), Number: 1 + i/3, Weight: 1}
+			store.by += time.Duration(i/20) * 750 * time.Millisecond
+			reply, err := s.Step(t.Context(), protocol.Call{Number: 1 + i, Requests: []protocol.Request{{Kind: kind, ID: id, Limit: 1, Lease: time.Hour}}})
+			expect.OK(t, err)
+			row, err := store.Read(t.Context(), "x")
+			expect.OK(t, err)
+			if left, err := row.Lease(id.String()); err != nil || left < reply.Answers[0].Lease || (left > 0) != (kind != protocol.Release) {
+				t.Errorf("step %d: %v: the lease is %v, and in the row %v; %v", i, kind, reply.Answers[0].Lease, left, err)
+			}
+		}
+		if store.swaps < 30 {
+			t.Errorf("only %d swaps", store.swaps)
+		}
+	})
+}
+
 // After a crash has lost versions, new rows have other versions, even if the clock was set
 // back: a process does not take them for its own lost ones.
 func TestLostVersionsAreNotRepeated(t *testing.T) {

@@ -3,6 +3,7 @@ package registers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ func (v *vault) write(n register.Next, if1 func(now int64) bool) (lives int, now
 		v.w.fail("time: version %d at %d comes after version %d at %d", n.Version, n.At, v.row.Version, v.row.At)
 	}
 	v.row = n
+	v.w.trace = append(v.w.trace, fmt.Sprint(time.Since(v.began), " ", n.Used, n.Waiting, n.Until-n.At, len(n.Tell), len(n.Heads), n.Lazy, len(n.Data)))
 	return v.lives, now, true
 }
 
@@ -91,11 +93,12 @@ func (v *vault) age() int {
 // tell has messages travel. Some get lost.
 func (v *vault) tell(all []register.Message) {
 	for _, m := range all {
-		if v.w.chance(v.w.loseNews) {
+		who := "news to " + m.Process
+		if v.w.chance(who+" lost", v.w.loseNews) {
 			continue
 		}
 		v.w.all.Go(func() {
-			time.Sleep(v.w.upTo(v.w.delay))
+			time.Sleep(v.w.upTo(who, v.w.delay))
 			v.mu.Lock()
 			heard := v.listeners[m.Process]
 			v.mu.Unlock()
@@ -118,14 +121,14 @@ var (
 	errTakenOff = &engine.Error{NotExecuted: true, Temporary: true, Err: errors.New("it took too long")}
 )
 
-// travel is a message's way, there or back.
-func (x wire) travel(ctx context.Context) error {
-	w := x.w
-	d := w.upTo(w.delay)
-	if w.chance(w.late) {
-		d = w.upTo(2 * w.lease)
+// travel is the way of a message of some kind, there or back.
+func (x wire) travel(ctx context.Context, kind string) error {
+	w, who := x.w, x.p.name+kind
+	d := w.upTo(who+" takes", w.delay)
+	if w.chance(who+" late", w.late) {
+		d = w.upTo(who+" takes long", 2*w.lease)
 	}
-	if w.chance(w.lose) {
+	if w.chance(who+" lost", w.lose) {
 		return errUnknown
 	}
 	if cut := time.Until(x.p.cutUntil()); cut > 0 {
@@ -142,15 +145,15 @@ func (x wire) travel(ctx context.Context) error {
 }
 
 func (x wire) Read(ctx context.Context, _ string) (register.Row, error) {
-	if err := x.travel(ctx); err != nil {
+	if err := x.travel(ctx, "read"); err != nil {
 		return register.Row{}, err
 	}
 	row := x.read()
-	return row, x.travel(ctx)
+	return row, x.travel(ctx, "read")
 }
 
 func (x wire) Swap(ctx context.Context, _ string, version int64, n register.Next, from, to int64) (int64, bool, error) {
-	if err := x.travel(ctx); err != nil {
+	if err := x.travel(ctx, "swap"); err != nil {
 		return 0, false, err
 	}
 	if !x.lock(ctx) {
@@ -158,7 +161,7 @@ func (x wire) Swap(ctx context.Context, _ string, version int64, n register.Next
 	}
 	lives, now, ok := x.write(n, func(now int64) bool { return x.row.Version == version && from <= now && now <= to })
 	if ok && !n.Lazy { // the row is locked until it is durable
-		time.Sleep(x.w.upTo(x.w.disk))
+		time.Sleep(x.w.upTo("disk", x.w.disk))
 		ok = x.flush(lives)
 		if !ok {
 			<-x.locked
@@ -169,7 +172,7 @@ func (x wire) Swap(ctx context.Context, _ string, version int64, n register.Next
 	if ok {
 		x.tell(n.Tell)
 	}
-	return now, ok, x.travel(ctx)
+	return now, ok, x.travel(ctx, "swap")
 }
 
 func (x wire) lock(ctx context.Context) bool {
@@ -188,7 +191,7 @@ func (x wire) Sweep(context.Context) error             { return nil }
 type locks struct{ wire }
 
 func (x locks) Update(ctx context.Context, _ string, _ bool, f func(register.Row) (register.Next, error)) error {
-	if err := x.travel(ctx); err != nil {
+	if err := x.travel(ctx, "update"); err != nil {
 		return errUnsent
 	}
 	x.mu.Lock()
@@ -203,14 +206,14 @@ func (x locks) Update(ctx context.Context, _ string, _ bool, f func(register.Row
 	free := sync.OnceFunc(func() { <-x.locked })
 	defer free()
 	patience := time.AfterFunc(3*time.Second, free) // of the server with a transaction that is idle
-	err := x.travel(ctx)
+	err := x.travel(ctx, "update")
 	var n register.Next
 	if err == nil {
 		n, err = f(row)
 		if err != nil {
 			return err
 		}
-		err = x.travel(ctx)
+		err = x.travel(ctx, "update")
 	}
 	if err != nil || !patience.Stop() || !x.alive(lives) {
 		return errTakenOff
@@ -218,13 +221,13 @@ func (x locks) Update(ctx context.Context, _ string, _ bool, f func(register.Row
 	_, _, _ = x.write(n, func(int64) bool { return true })
 	free()
 	if !n.Lazy {
-		time.Sleep(x.w.upTo(x.w.disk))
+		time.Sleep(x.w.upTo("disk", x.w.disk))
 		if !x.flush(lives) {
 			return errUnknown
 		}
 	}
 	x.tell(n.Tell)
-	return x.travel(ctx)
+	return x.travel(ctx, "update")
 }
 
 // hears is a wire to a store that can be listened to as well.
@@ -232,7 +235,7 @@ type hears struct{ locks }
 
 func (x hears) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
 	for ctx.Err() == nil {
-		time.Sleep(x.w.upTo(x.w.delay))
+		time.Sleep(x.w.upTo(x.p.name+"listens", x.w.delay))
 		life, end := context.WithCancel(ctx)
 		x.p.listens(end)
 		x.setListener(process, func(text string) {

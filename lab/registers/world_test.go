@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -31,11 +32,11 @@ type world struct {
 	holds history.Holds
 
 	mu     sync.Mutex
-	rng    *rand.Rand
 	failed error
 	held   map[*sema.Permit]time.Time // since when it was asked for
 	set    time.Time                  // when the clock was set forward: leases that were given before end early
 	grants int
+	trace  []string // what happened to the row, and when
 }
 
 // draw makes the world of a seed. A third of all have no faults, so that the order is judged as well.
@@ -43,7 +44,7 @@ func draw(seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x7265))
 	pick := func(of ...time.Duration) time.Duration { return of[rng.IntN(len(of))] }
 	w := &world{
-		seed: seed, rng: rng, held: map[*sema.Permit]time.Time{}, kind: rng.IntN(3), limit: 1 + rng.IntN(3), processes: 1 + rng.IntN(4), callers: 1 + rng.IntN(3), turns: 20,
+		seed: seed, held: map[*sema.Permit]time.Time{}, kind: rng.IntN(3), limit: 1 + rng.IntN(3), processes: 1 + rng.IntN(4), callers: 1 + rng.IntN(3), turns: 20,
 		lease: pick(300*time.Millisecond, time.Second, 3*time.Second), margin: time.Millisecond, delay: pick(200*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond),
 		disk: pick(0, time.Millisecond, 20*time.Millisecond),
 	}
@@ -67,16 +68,18 @@ func (w *world) calm() bool {
 	return w.lose+w.late+w.loseNews == 0 && w.crashes+w.steps+w.cuts+w.lostListeners == 0
 }
 
-func (w *world) chance(n int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return n > 0 && w.rng.IntN(n) == 0
+// drawn is a source of what chance decides for somebody at this instant. The order in which goroutines
+// run within an instant is not of the seed, so no draw depends on the ones before.
+func (w *world) drawn(who string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(who))
+	return rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(time.Now().UnixNano())))
 }
 
-func (w *world) upTo(d time.Duration) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Duration(w.rng.Int64N(int64(d) + 1))
+func (w *world) chance(who string, n int) bool { return n > 0 && w.drawn(who).IntN(n) == 0 }
+
+func (w *world) upTo(who string, d time.Duration) time.Duration {
+	return time.Duration(w.drawn(who).Int64N(int64(d) + 1))
 }
 
 func (w *world) fail(format string, words ...any) {
@@ -87,8 +90,9 @@ func (w *world) fail(format string, words ...any) {
 
 // process has an engine and a semaphore of its own.
 type process struct {
-	w   *world
-	sem *sema.Semaphore
+	w    *world
+	name string
+	sem  *sema.Semaphore
 
 	mu     sync.Mutex
 	cut    time.Time
@@ -114,8 +118,8 @@ func (w *world) run(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var engines []*register.Engine
 	var processes []*process
-	for range w.processes {
-		p := &process{w: w, joined: map[string]int64{}}
+	for i := range w.processes {
+		p := &process{w: w, name: fmt.Sprint("process ", i, " "), joined: map[string]int64{}}
 		var store register.Store = hears{locks{wire{w.vault, p}}}
 		if w.kind > 0 {
 			store = []register.Store{locks{wire{w.vault, p}}, wire{w.vault, p}}[w.kind-1]
@@ -130,8 +134,8 @@ func (w *world) run(t *testing.T) {
 	w.disturb(ctx, processes)
 	var work sync.WaitGroup
 	for _, p := range processes {
-		for range w.callers {
-			work.Go(func() { p.calls(ctx) })
+		for i := range w.callers {
+			work.Go(func() { p.calls(ctx, fmt.Sprint(p.name, "caller ", i, " ")) })
 		}
 	}
 	work.Wait()
@@ -176,25 +180,25 @@ func (p *process) queued(q sema.Event) {
 }
 
 // calls is one caller, who acquires, holds and releases.
-func (p *process) calls(ctx context.Context) {
+func (p *process) calls(ctx context.Context, who string) {
 	w := p.w
 	for range w.turns {
-		time.Sleep(w.upTo(w.lease / 20))
+		time.Sleep(w.upTo(who+"comes", w.lease/20))
 		hold := history.Hold{Call: time.Now().UnixNano(), Weight: 1}
 		own, cancel := context.WithTimeout(ctx, 10*time.Minute)
 		acquire := p.sem.Acquire
 		switch {
-		case w.chance(6):
+		case w.chance(who+"tries", 6):
 			acquire = p.sem.TryAcquire
-		case w.chance(6):
+		case w.chance(who+"hurries", 6):
 			cancel()
-			own, cancel = context.WithTimeout(ctx, w.upTo(w.lease))
+			own, cancel = context.WithTimeout(ctx, w.upTo(who+"waits", w.lease))
 		}
 		permit, err := acquire(own)
 		late := own.Err() != nil
 		cancel()
 		if err != nil {
-			if late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute {
+			if late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute && !errors.Is(err, sema.ErrEngine) { // whose calls fail, waits for the store
 				w.fail("wake-up: no permit after ten minutes: %w", err)
 			} else if !errors.Is(err, sema.ErrEngine) && !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 				w.fail("error: %w", err)
@@ -209,12 +213,12 @@ func (p *process) calls(ctx context.Context) {
 		}
 		delete(p.joined, hold.ID)
 		p.mu.Unlock()
-		long := w.upTo(w.lease / 10)
-		if w.chance(10) && !w.calm() { // those who wait beside a permit that passes on wait for this too
-			long = w.upTo(3 * w.lease)
+		long := w.upTo(who+"holds", w.lease/10)
+		if w.chance(who+"stays", 10) && !w.calm() { // those who wait beside a permit that passes on wait for this too
+			long = w.upTo(who+"holds on", 3*w.lease)
 		}
 		for end := time.Now().Add(long); time.Now().Before(end) && permit.Err() == nil; {
-			time.Sleep(min(time.Until(end), w.upTo(w.lease/5)))
+			time.Sleep(min(time.Until(end), w.upTo(who+"looks", w.lease/5)))
 			w.look()
 		}
 		w.mu.Lock()
@@ -261,28 +265,28 @@ func (w *world) look() {
 
 // disturb has faults happen until ctx ends.
 func (w *world) disturb(ctx context.Context, processes []*process) {
-	every := func(mean time.Duration, do func(p *process)) {
+	every := func(what string, mean time.Duration, do func(p *process)) {
 		if mean == 0 {
 			return
 		}
 		w.all.Go(func() {
 			for {
-				timer := time.NewTimer(time.Millisecond + w.upTo(2*mean))
+				timer := time.NewTimer(time.Millisecond + w.upTo(what, 2*mean))
 				select {
 				case <-ctx.Done():
 					timer.Stop()
 					return
 				case <-timer.C:
 				}
-				do(processes[w.upTo(time.Duration(len(processes)-1))])
+				do(processes[w.upTo(what+" whom", time.Duration(len(processes)-1))])
 			}
 		})
 	}
-	every(w.crashes, func(*process) { w.vault.crash() })
-	every(w.steps, func(*process) {
-		by := -w.upTo(5 * time.Second)
+	every("crash", w.crashes, func(*process) { w.vault.crash() })
+	every("step", w.steps, func(*process) {
+		by, forward := -w.upTo("step by", 5*time.Second), w.chance("step forward", 2)
 		w.mu.Lock()
-		if w.forward && w.rng.IntN(2) == 0 {
+		if w.forward && forward {
 			by = -by
 			w.set = time.Now()
 		}
@@ -291,13 +295,13 @@ func (w *world) disturb(ctx context.Context, processes []*process) {
 		defer w.vault.mu.Unlock()
 		w.vault.set = max(w.vault.set+by, -20*time.Second) // it does not run backwards
 	})
-	every(w.cuts, func(p *process) {
+	every("cut", w.cuts, func(p *process) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.cut = time.Now().Add(w.lease)
 	})
-	every(w.lostListeners, func(p *process) { // the store has the connection no more; half of the time it is told
-		told := w.chance(2)
+	every("loss", w.lostListeners, func(p *process) { // the store has the connection no more; half of the time it is told
+		told := w.chance("told of a loss", 2)
 		p.mu.Lock()
 		hangUp := p.hangUp
 		p.mu.Unlock()
