@@ -117,21 +117,28 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 	if j.Stays {
 		return l.acquire(ctx, j.Key, weight)
 	}
-	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
-	defer cancel()
+	if end, ok := ctx.Deadline(); ok { // the job would fail then
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	end := time.Now().Add(l.options.Wait)
+	acquire := func(most time.Duration) (Permit, error) {
+		return l.acquire(ctx, j.Key, weight, sema.WaitAtMost(min(most, time.Until(end))))
+	}
 	key := joined(j.Key)
 	waits, first := l.rooms.enter(key)
 	if !waits {
-		return l.acquire(within, j.Key, weight, sema.WaitAtMost(0))
+		return acquire(0)
 	}
 	if !first {
-		p, err := l.acquire(within, j.Key, weight, sema.WaitAtMost(l.options.Wait/moment))
-		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(within, j) {
+		p, err := acquire(l.options.Wait / moment)
+		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(ctx, j) {
 			l.rooms.leave(key, err == nil)
 			return p, err
 		}
 	}
-	p, err := l.acquire(within, j.Key, weight)
+	p, err := acquire(l.options.Wait)
 	l.rooms.leave(key, err == nil)
 	return p, err
 }
@@ -150,15 +157,6 @@ func (l *Jobs) othersCouldRun(ctx context.Context, j Job) bool {
 		_ = p.Release() // what fails here ends with the lease
 	}
 	return err == nil
-}
-
-// patience is how long a job waits: no longer than half of the time that it has
-// left, for it would fail when that is over.
-func (l *Jobs) patience(ctx context.Context) time.Duration {
-	if end, ok := ctx.Deadline(); ok {
-		return min(l.options.Wait, time.Until(end)/2)
-	}
-	return l.options.Wait
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may
