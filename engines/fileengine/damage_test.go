@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/pack"
@@ -274,6 +275,32 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	unlockFile(f)
 	expect.OK(t, f.Close())
 	expect.OK(t, a.release(held))
+}
+
+// State waits for the lock as long as others write the log: they pass the lock on.
+func TestStateWaitsForABusyLock(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := sema.New(openEngine(t, dir), "x", 1, nil)
+	expect.OK(t, err)
+	defer func() { _ = s.Close() }()
+	p, err := s.Acquire(t.Context())
+	expect.OK(t, err)
+	f, err := os.OpenFile(logOf(dir), os.O_RDWR, 0)
+	expect.OK(t, err)
+	defer func() { _ = f.Close() }()
+	_, err = lockFile(f, true)
+	expect.OK(t, err)
+	go func() {
+		for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			_ = os.Chtimes(logOf(dir), time.Now(), time.Now())
+		}
+		unlockFile(f)
+	}()
+	if st, err := s.State(t.Context()); err != nil || len(st.Holders) != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	expect.OK(t, p.Release())
 }
 
 func FuzzLog(f *testing.F) {

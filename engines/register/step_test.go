@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/loop"
 	"sema/internal/protocol"
 )
 
@@ -290,4 +291,68 @@ func TestPollingProcessesAlternate(t *testing.T) {
 			t.Errorf("%d rounds took %v", 2*rounds, took)
 		}
 	})
+}
+
+// busyStore says until a time that it is busy, or nothing.
+type busyStore struct {
+	*lockingStore
+	until  time.Time
+	silent bool
+}
+
+func (s *busyStore) busy(ctx context.Context) error {
+	if s.silent {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if time.Now().Before(s.until) {
+		return &engine.Error{Temporary: true, NotExecuted: true, Busy: true, Err: errors.New("too many clients")}
+	}
+	return nil
+}
+
+func (s *busyStore) Read(ctx context.Context, name string) (register.Row, error) {
+	if err := s.busy(ctx); err != nil {
+		return register.Row{}, err
+	}
+	return s.lockingStore.Read(ctx, name)
+}
+
+func (s *busyStore) Names(ctx context.Context) ([]string, error) {
+	if err := s.busy(ctx); err != nil {
+		return nil, err
+	}
+	return s.lockingStore.Names(ctx)
+}
+
+// State and List wait for a busy store, and not for one that says nothing.
+func TestReadsWaitForABusyStore(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &busyStore{newLockingStore(), time.Now().Add(20 * time.Second), silent}
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			defer func() { _ = e.Close() }()
+			s, err := sema.New(e, "x", 1, nil)
+			expect.OK(t, err)
+			defer func() { _ = s.Close() }()
+			began := time.Now()
+			for what, read := range map[string]func() error{
+				"State": func() error { _, err := s.State(t.Context()); return err },
+				"List": func() error {
+					return loop.Repeat(t.Context(), func() error { _, err := e.List(t.Context()); return err })
+				},
+			} {
+				switch err, took := read(), time.Since(began); {
+				case !silent && err != nil:
+					t.Errorf("%s: %v after %v", what, err, took)
+				case silent && (!errors.Is(err, sema.ErrEngine) || took < 3*time.Second || took > 6*time.Second):
+					t.Errorf("%s of a silent store: %v after %v", what, err, took)
+				}
+				if began = time.Now(); !silent {
+					store.until = began.Add(20 * time.Second)
+				}
+			}
+		})
+	}
 }
