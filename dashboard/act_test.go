@@ -113,6 +113,9 @@ func TestChangesThatAreRefused(t *testing.T) {
 		s.get(200, "/act?"+f.Encode())
 		s.post(400, "/act", f)
 	}
+	zero := form("limit", "x", "limit", "0")
+	has(t, s.get(400, "/act?"+zero.Encode()), "pause")
+	has(t, s.post(400, "/act", zero).Body.String(), "pause")
 	s.get(404, "/act?"+form("pause", "nobody").Encode())
 	s.post(404, "/act", form("pause", "nobody"))
 	s.get(409, "/act?"+form("revoke", "x", "permit", "zz-1-1").Encode())

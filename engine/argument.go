@@ -68,7 +68,12 @@ func ValidateName(name string) error {
 
 // ValidateLimit checks the limit of a semaphore: 1 … MaxLimit. The error is an
 // *ArgumentError.
-func ValidateLimit(limit int) error { return ValidateRange("", "limit", limit, 1, MaxLimit) }
+func ValidateLimit(limit int) error {
+	if limit == 0 {
+		return &ArgumentError{What: "limit", Value: 0, Want: fmt.Sprintf("1 … %d, or a pause, which stops all grants", MaxLimit)}
+	}
+	return ValidateRange("", "limit", limit, 1, MaxLimit)
+}
 
 // ValidateRange checks that value is in the range least … most. The error is an
 // *ArgumentError about what, with Package set to pkg ("" means "sema").

@@ -59,7 +59,9 @@ func TestWrongBodies(t *testing.T) {
 				t.Errorf("%s: %d %s", kind, a.status, a.body)
 			}
 		}
-		h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`)
+		if a := h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`); !strings.Contains(string(a.body), "pause") {
+			t.Errorf("a limit of 0: %s", a.body)
+		}
 		for _, path := range []string{acquireX, "/v1/semaphores/x/limit"} {
 			if a := h.want(400, "PUT", path, `{}`); !strings.Contains(string(a.body), "is missing") {
 				t.Errorf("without a limit: %s", a.body)

@@ -43,7 +43,7 @@ func (p *program) limitCommand() *cobra.Command {
 				return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
 			}
 			if err := engine.ValidateLimit(rule.Limit); err != nil && rule.Limit == 0 && key == "" {
-				return usage(p.command("pause", quote(args[0]))+", which stops all grants", "%v", err)
+				return usage(p.command("pause", quote(args[0])), "%v", err)
 			} else if err != nil {
 				return err
 			}
