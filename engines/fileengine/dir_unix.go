@@ -56,17 +56,34 @@ func prepareDir(dir string, own, shared bool) error {
 		return err
 	}
 	for _, part := range slices.Backward(missing) {
-		if err := os.Mkdir(part, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		create := os.Mkdir
+		if shared && part == dir {
+			create = createShared
 		}
-	}
-	if shared && len(missing) > 0 {
-		// Mkdir has applied the umask.
-		if err := os.Chmod(dir, 0o770|fs.ModeSetgid); err != nil && !errors.Is(err, fs.ErrPermission) {
+		if err := create(part, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	return checkDir(dir, own, shared)
+}
+
+// createShared creates a directory that others of the group can use as soon as they see it. Mkdir applies the
+// umask, and never sets setgid.
+func createShared(dir string, _ fs.FileMode) error {
+	temp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+tempSuffix)
+	if err != nil {
+		return err
+	}
+	if err = os.Chmod(temp, 0o770|fs.ModeSetgid); err == nil {
+		err = os.Rename(temp, dir)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		if _, there := os.Lstat(dir); there == nil {
+			return nil // somebody else's
+		}
+	}
+	return err
 }
 
 // checkAbove refuses a path with a directory that everybody can write. It allows sticky

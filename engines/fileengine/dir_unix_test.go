@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,42 @@ func TestDirectoryOfOneUser(t *testing.T) {
 		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o600 {
 			t.Errorf("%s: %v", f.Name(), got)
 		}
+	}
+}
+
+// Whoever sees a shared directory can use it: it is never there with the rights of one user.
+func TestASharedDirectoryIsNeverPrivate(t *testing.T) {
+	above, seen, ended := t.TempDir(), 0, make(chan struct{})
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	go func() {
+		defer close(ended)
+		for i := range 300 {
+			e, err := New(filepath.Join(above, strconv.Itoa(i)), &Options{Shared: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = e.Close()
+		}
+	}()
+	for i := 0; i < 300; {
+		info, err := os.Lstat(filepath.Join(above, strconv.Itoa(i)))
+		select {
+		case <-ended:
+			i++
+		default:
+		}
+		if err != nil {
+			continue
+		}
+		if seen++; info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
+			t.Fatalf("%s: %v", info.Name(), info.Mode())
+		}
+		i++
+	}
+	if seen == 0 {
+		t.Error("none was seen")
 	}
 }
 
