@@ -5,12 +5,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"sema"
 	"sema/engine"
 )
+
+// A signal does not end the program before what a failed wait left is given back, and does if that takes long.
+func TestASecondSignalLeavesNothing(t *testing.T) {
+	signals := &signals{C: make(chan os.Signal, 2)}
+	for _, takesLong := range []bool{false, true} {
+		signals.C <- syscall.SIGTERM
+		signals.C <- syscall.SIGTERM
+		ended, given := make(chan struct{}), atomic.Bool{}
+		err := closeOrLeave(func() {
+			for len(signals.C) > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if takesLong {
+				<-ended
+			}
+			given.Store(true)
+		}, func() {}, signals, sema.ErrBusy)
+		if stopped, ok := errors.AsType[*exit](err); !ok || stopped.code != bySignal(syscall.SIGTERM).code || given.Load() == takesLong {
+			t.Errorf("takes long %v: %v, given back %v", takesLong, err, given.Load())
+		}
+		close(ended)
+	}
+}
 
 // Each class of error has one exit code, and its report is one sentence after the other.
 func TestExitCodesOfErrors(t *testing.T) {

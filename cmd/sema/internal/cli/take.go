@@ -214,20 +214,24 @@ const explainTime = 250 * time.Millisecond
 
 // closeOrLeave gives back what a failed wait may have left at the engine, as
 // the end of the program with that error. Of an engine that does not answer nothing is awaited
-// for long: what it has ends by itself. A signal ends it at once.
+// for long: what it has ends by itself. So it is after a signal.
 func closeOrLeave(closing, closeEngine func(), signals *signals, err error) error {
 	if errors.Is(err, sema.ErrEngine) {
 		// With the engine closed, closing has nothing more to wait for.
 		defer time.AfterFunc(explainTime, closeEngine).Stop()
 	}
-	done := make(chan struct{})
+	done, over := make(chan struct{}), (<-chan time.Time)(nil)
 	go func() { closing(); close(done) }()
 	for {
 		select {
 		case <-done:
 			return err
+		case <-over:
+			return err
 		case s := <-signals.C:
-			return bySignal(s)
+			if err = bySignal(s); over == nil {
+				over = time.After(explainTime)
+			}
 		}
 	}
 }
@@ -283,8 +287,7 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.Event) {
 			w.stored.Store(int64(e.Limit))
 			d, _ := errors.AsType[*sema.LimitError](e.Err)
-			refuses := w.flags.conflict == "refuse" // and its error says so
-			if (w.flags.limitGiven || w.flags.verbose) && !refuses {
+			if w.flags.limitGiven || w.flags.verbose {
 				stored, wanted := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted)
 				if d.StoredCaps != d.WantedCaps {
 					stored, wanted = stored+", "+capsWords(d.StoredCaps), wanted+", "+capsWords(d.WantedCaps)
