@@ -168,10 +168,19 @@ func (c *Client) end() { c.running.Done() }
 
 // publishCommand is the command that wakes waiters. It finds out once, as
 // Redisson does: SPUBLISH only on a cluster whose servers know PUBSUB
-// SHARDNUMSUB.
+// SHARDNUMSUB. It fails if the client is for one server and the server is a
+// node of a cluster, where some names work and others do not.
 func (c *Client) publishCommand(ctx context.Context) (string, error) {
 	if known := c.publish.Load(); known != nil {
 		return *known, nil
+	}
+	if !c.cluster {
+		switch mode, err := rediserror.Mode(ctx, c.rdb); {
+		case err != nil && (!rediserror.FromServer(err) || rediserror.Sort(err).Temporary):
+			return "", err
+		case mode == "cluster":
+			return "", rediserror.ErrNode
+		}
 	}
 	command := "publish"
 	switch {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +30,27 @@ func listeners(ctx context.Context, rdb *redis.ClusterClient, channel string, sh
 		return nil
 	})
 	return sum.Load()
+}
+
+// A client for one server works with some names at a node of a cluster. So it fails with all of them, at once.
+func TestAClientOfOneServerAtANodeOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster, one := redistest.StartCluster(t, 2), redistest.StartClusterNode(t, nil)
+	redistest.FormCluster(t, []*redistest.Server{one}, nil)
+	ctx := expect.Within(t)
+	use := func(addr, name string) error {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = rdb.Close() })
+		_, err := counter(t, newClient(t, rdb, redisson.Options{}), name).TrySetPermits(ctx, 1, 0)
+		return err
+	}
+	for i := range 6 {
+		name, began := strconv.Itoa(i), time.Now()
+		if err := use(cluster.Nodes[0].Addr(), name); err == nil || !strings.Contains(err.Error(), "NewClusterClient") || time.Since(began) > 2*time.Second {
+			t.Errorf("%s: %v after %v", name, err, time.Since(began))
+		}
+		expect.OK(t, use(one.Addr(), name)) // the cluster has no other node
+	}
 }
 
 func TestCluster(t *testing.T) {

@@ -230,6 +230,7 @@ func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 		expect.OK(t, rdb.Ping(f.ctx).Err())
 		c := newClient(t, rdb, redisson.Options{NoReceipts: true, Timeout: expect.Patience})
 		s, e := counter(t, c, key), expirable(t, c, key)
+		wants(t, "available", 2)(s.AvailablePermits(f.ctx)) // a Client's first request asks what the server is
 		sent := make(chan struct{}, 1)
 		rdb.AddHook(redistest.Around(func(commands ...string) func(error) {
 			if commands[0] == "evalsha" {

@@ -5,10 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
 	"sema/internal/rediserror"
@@ -34,7 +31,7 @@ func (c *caller) check(ctx context.Context, name string) error {
 	case err != nil: // the step fails with it as well, or the server does not know HELLO
 		return nil
 	case mode == "cluster" && c.cluster == nil:
-		misfit = &engine.Error{Err: errors.New("the server is a node of a cluster, and the client is for one server"), Hint: rediserror.HintCluster}
+		misfit = &engine.Error{Err: rediserror.ErrNode, Hint: rediserror.HintCluster}
 	case mode == "sentinel":
 		misfit = &engine.Error{Err: errors.New("the server is a Sentinel"), Hint: "use redis.NewFailoverClient, redis+sentinel://"}
 	default:
@@ -45,22 +42,15 @@ func (c *caller) check(ctx context.Context, name string) error {
 	return misfit
 }
 
-// mode is what the server says it is; any user may ask. A cluster of one node serves all names, so
-// it counts as one server. A cluster client learns the cluster's map instead.
+// mode is what the server says it is. A cluster client learns the cluster's map instead.
 func (c *caller) mode(ctx context.Context) (string, error) {
 	if c.cluster != nil {
 		_, err := c.cluster.MasterForKey(ctx, "sema")
 		return "", err
 	}
-	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-	if err := c.rdb.Process(ctx, hello); err != nil {
+	mode, err := rediserror.Mode(ctx, c.rdb)
+	if err != nil {
 		return "", c.notSent(err)
-	}
-	mode, _ := hello.Val()["mode"].(string)
-	if mode == "cluster" {
-		if info, _ := c.rdb.ClusterInfo(ctx).Result(); strings.Contains(info, "cluster_size:1\r") {
-			mode = ""
-		}
 	}
 	return mode, nil
 }

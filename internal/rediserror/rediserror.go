@@ -35,7 +35,10 @@ type Meaning struct {
 	Hint string
 }
 
-// HintCluster is for a client of one server at a node of a cluster.
+// ErrNode says that a client of one server is at a node of a cluster.
+var ErrNode = errors.New("the server is a node of a cluster, and the client is for one server")
+
+// HintCluster says what to try then.
 const HintCluster = "the server is part of a cluster: use redis.NewClusterClient, redis+cluster://"
 
 // HintNoTLS is for a client with TLS at a server without.
@@ -97,6 +100,9 @@ var replies = []struct {
 // through wrapping. Sort(nil) is the zero Meaning.
 func Sort(err error) Meaning {
 	reply, ok := errors.AsType[redis.Error](err)
+	if errors.Is(err, ErrNode) {
+		return Meaning{NotExecuted: true, Hint: HintCluster}
+	}
 	if err != nil && strings.Contains(err.Error(), "all sentinels specified in configuration") {
 		// Sentinels that are there and answer something else keep to it.
 		return Meaning{Temporary: !ok, NotExecuted: true, Hint: "see whether the addresses are those of the Sentinels, and the name is that of the master"}
@@ -144,4 +150,20 @@ func Sort(err error) Meaning {
 func FromServer(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && !strings.HasPrefix(reply.Error(), "redis: ")
+}
+
+// Mode is what a server says it is, such as "standalone", "cluster" or "sentinel". Any user may ask. A cluster of
+// one node serves all names, so it has no mode.
+func Mode(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	if err := rdb.Process(ctx, hello); err != nil {
+		return "", err
+	}
+	mode, _ := hello.Val()["mode"].(string)
+	if mode == "cluster" {
+		if info, _ := rdb.ClusterInfo(ctx).Result(); strings.Contains(info, "cluster_size:1\r") {
+			mode = ""
+		}
+	}
+	return mode, nil
 }
