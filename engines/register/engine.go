@@ -36,7 +36,10 @@ const (
 	// closeTime is how long Close waits for running work.
 	closeTime = 250 * time.Millisecond
 
-	sweepEvery = time.Minute
+	// A Sweep looks at all rows of the store. So it follows only one in sweepChance new rows, and
+	// sweepEvery at the most.
+	sweepChance = 64
+	sweepEvery  = time.Minute
 )
 
 // Engine is a sema.Engine over a Store. Create it with New and share it.
@@ -273,8 +276,11 @@ func (e *Engine) setListening(up bool) {
 	}
 }
 
-// sweep starts a Sweep of the store if the last one was more than sweepEvery ago.
+// sweep starts a Sweep of the store now and then, after a new row.
 func (e *Engine) sweep() {
+	if randomBelow(sweepChance) > 0 {
+		return
+	}
 	e.mu.Lock()
 	due := time.Since(e.swept) > sweepEvery
 	if due {

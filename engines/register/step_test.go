@@ -3,6 +3,7 @@ package register_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -355,4 +356,35 @@ func TestReadsWaitForABusyStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sweptStore counts its sweeps.
+type sweptStore struct {
+	*lockingStore
+	sweeps int
+}
+
+func (s *sweptStore) Sweep(context.Context) error { s.sweeps++; return nil }
+
+// Processes that each use one new name do not look at all names each time.
+func TestShortProcessesSweepSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 1500
+		store := &sweptStore{lockingStore: newLockingStore()}
+		for i := range all {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			s, err := sema.New(e, strconv.Itoa(i), 1, nil)
+			expect.OK(t, err)
+			p, err := s.Acquire(t.Context())
+			expect.OK(t, err)
+			synctest.Wait()
+			expect.OK(t, p.Release())
+			expect.OK(t, s.Close())
+			expect.OK(t, e.Close())
+		}
+		if store.sweeps == 0 || store.sweeps > all/10 {
+			t.Errorf("%d sweeps in %d processes", store.sweeps, all)
+		}
+	})
 }
