@@ -116,6 +116,32 @@ func TestARowThatStaysLocked(t *testing.T) {
 	})
 }
 
+// A row that another program has locked is a queue: those who come then wait, although nobody writes the row.
+func TestARowThatAnotherProgramHasLocked(t *testing.T) {
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := startServer(t)
+		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+		c := s.connect()
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+		expect.OK(t, err)
+		end := time.AfterFunc(6*time.Second, func() { _, _ = c.Exec(context.Background(), "ROLLBACK") })
+		defer end.Stop()
+		var all sync.WaitGroup
+		for range 3 { // one waits for the row, the others in the queue behind it
+			all.Go(func() {
+				sem, err := sema.New(engineAt(t, s.url(), nil), "x", 3, nil)
+				expect.OK(t, err)
+				defer func() { _ = sem.Close() }()
+				_, err = sem.Acquire(expect.Within(t))
+				expect.OK(t, err)
+			})
+		}
+		all.Wait()
+	})
+}
+
 // Concurrent updates of a row happen in the order in which they were started.
 func TestUpdatesOfARowAreQueued(t *testing.T) {
 	t.Parallel()
