@@ -122,12 +122,7 @@ func TestARowThatAnotherProgramHasLocked(t *testing.T) {
 	stall.Run(t, func(t *stall.Case) {
 		s := startServer(t)
 		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
-		c := s.connect()
-		defer func() { _ = c.Close(context.Background()) }()
-		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-		expect.OK(t, err)
-		end := time.AfterFunc(6*time.Second, func() { _, _ = c.Exec(context.Background(), "ROLLBACK") })
-		defer end.Stop()
+		defer time.AfterFunc(6*time.Second, s.lock()).Stop()
 		var all sync.WaitGroup
 		for range 3 { // one waits for the row, the others in the queue behind it
 			all.Go(func() {

@@ -354,6 +354,7 @@ func TestReadsWaitForABusyStore(t *testing.T) {
 					store.until = began.Add(20 * time.Second)
 				}
 			}
+			time.Sleep(10 * time.Second) // until the reads end that went on without their callers
 		})
 	}
 }
