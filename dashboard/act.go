@@ -97,7 +97,7 @@ func limitFields(x access.Record, st engine.State, v url.Values) []field {
 	for pool := range x.Pools.All() {
 		return []field{{Name: "amount", Label: "Amount of " + pool, Type: "number", Value: cmp.Or(v.Get("amount"), strconv.Itoa(poolOf(st, pool).Limit)), Max: engine.MaxLimit, Required: true}}
 	}
-	list := []field{{Name: "limit", Label: "Limit", Type: "number", Value: strconv.Itoa(cmp.Or(x.Limit, st.Limit)), Min: 1, Max: engine.MaxLimit, Required: true}}
+	list := []field{{Name: "limit", Label: "Limit", Type: "number", Value: strconv.Itoa(cmp.Or(x.Limit, st.Limit)), Min: 0, Max: engine.MaxLimit, Required: true}} // of 0 the error names the pause
 	if view.Keyed(st) {
 		list = append(list, field{Name: "caps", Label: "Caps of keys", Type: "text", Value: cmp.Or(v.Get("caps"), view.CapsText(st.Caps)), Pattern: ` *(\d+|-) *(, *(\d+|-) *){0,2}`,
 			Title: "For keys of one name, of two, of three, with commas between: 20,4. - is no cap."})

@@ -116,6 +116,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	zero := form("limit", "x", "limit", "0")
 	has(t, s.get(400, "/act?"+zero.Encode()), "pause")
 	has(t, s.post(400, "/act", zero).Body.String(), "pause")
+	has(t, s.get(200, "/act?"+form("limit", "x").Encode()), `min="0"`) // or the browser refuses it, and names nothing
 	s.get(404, "/act?"+form("pause", "nobody").Encode())
 	s.post(404, "/act", form("pause", "nobody"))
 	s.get(409, "/act?"+form("revoke", "x", "permit", "zz-1-1").Encode())
