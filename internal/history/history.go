@@ -113,6 +113,9 @@ func (h *History) Act(r access.Record) {
 	s := h.use(r.Name)
 	h.note(s, Event{Event: watch.Event{Time: r.Time}, Act: &r})
 	if r.Result == "done" {
+		if s.acts == nil {
+			s.acts = map[string]*access.Record{} // most semaphores need none
+		}
 		s.acts[r.What] = &r
 	}
 	h.shrink()
@@ -122,7 +125,7 @@ func (h *History) Act(r access.Record) {
 func (h *History) use(name string) *semaphore {
 	s := h.semaphores[name]
 	if s == nil {
-		s = &semaphore{acts: map[string]*access.Record{}}
+		s = &semaphore{}
 		h.semaphores[name] = s
 	}
 	return s

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -70,7 +69,10 @@ func codeForm(c *pack.Coder) {
 	if c.Uint(&f); f != form && c.Err == nil {
 		pack.Text(c, &release)
 		c.Err = nil
-		c.Fail(fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(release, "?"), engine.Version, form))
+		if release != "" {
+			release = ", by sema " + release
+		}
+		c.Fail(fmt.Errorf("%w: form %d%s; this is sema %s, which knows form %d", ErrForm, f, release, engine.Version, form))
 	}
 }
 
