@@ -47,7 +47,7 @@ const (
 
 // of is the line of a target.
 func (ls *lines) of(target protocol.Target) *line {
-	if target == (protocol.Target{}) {
+	if len(target.Key)+len(target.Takes) == 0 {
 		return &ls.plain
 	}
 	l := ls.others[target]
