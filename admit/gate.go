@@ -10,7 +10,6 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
-	"sema/internal/watchdog"
 )
 
 // NoWait is for Options.Wait: a request that finds nothing free is refused at once.
@@ -52,7 +51,8 @@ type Request struct {
 	Name string
 
 	// Acquire waits for the permit, until ctx ends. On an error nothing is held. The options are for
-	// the semaphore that it asks: how long the engine may say nothing, and how long the request waits. With Open and Local it is called in the background as well, with the values of
+	// the semaphore that it asks: how long the engine may say nothing, and with NoWait that the request
+	// does not wait. With Open and Local it is called in the background as well, with the values of
 	// the request's context, to learn whether an engine that was away is back.
 	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
 
@@ -61,26 +61,14 @@ type Request struct {
 	Failed func(err error, admitted bool)
 }
 
-// acquire asks for a permit, until ctx ends, and waits in the queue until the deadline of within. The
-// engine may be silent for so long; 0: as long as it is for others.
-func (r Request) acquire(ctx, within context.Context, o Options, answerWithin time.Duration) (Permit, error) {
+// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
+// is for others.
+func (r Request) acquire(ctx context.Context, o Options, answerWithin time.Duration) (Permit, error) {
 	options := []sema.AcquireOption{sema.AnswerWithin(answerWithin)}
-	end, bounded := within.Deadline()
-	bounded = bounded && o.Wait > 0
-	switch {
-	case o.Wait == NoWait:
+	if o.Wait == NoWait {
 		options = append(options, sema.WaitAtMost(0))
-	case bounded:
-		options = append(options, sema.WaitAtMost(time.Until(end)))
-	}
-	if bounded && time.Until(end) < answerWithin { // after the wait alone, the first answer may take three seconds
-		var cancel context.CancelFunc
-		ctx, cancel = watchdog.Within(ctx, answerWithin)
-		defer cancel()
 	}
 	switch p, err := r.Acquire(ctx, options...); {
-	case err != nil && bounded && errors.Is(err, sema.ErrBusy) && !time.Now().Before(end):
-		return nil, fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
 	case err != nil:
 		return nil, err
 	case p == nil:
@@ -142,7 +130,7 @@ func (g *Gate) Enter(ctx context.Context, o Options, r Request) (Permit, error) 
 // at once or while the request waits for a place. all is the request's context, and ctx ends with its wait.
 func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, error) {
 	if o.Outage.kind == closed {
-		p, err := r.acquire(all, ctx, o, o.Outage.after)
+		p, err := r.acquire(ctx, o, o.Outage.after)
 		if errors.Is(err, sema.ErrEngine) && all.Err() == nil {
 			r.Failed(err, false)
 		}
@@ -152,13 +140,13 @@ func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, erro
 		return g.without(ctx, o, r, failure, over)
 	}
 	asked := probe{request: r, options: o, patience: cmp.Or(o.Outage.after, quickAnswer), ctx: context.WithoutCancel(all)}
-	permit, err := r.acquire(all, ctx, o, asked.patience)
+	permit, err := r.acquire(ctx, o, asked.patience)
 	if errors.Is(err, each.ErrTooMany) {
 		// Perhaps the others ask an engine that is away: then that is known within twice the patience.
 		if over, failure := g.await(ctx, 3*asked.patience); failure != nil {
 			return g.without(ctx, o, r, failure, over)
 		}
-		permit, err = r.acquire(all, ctx, o, asked.patience)
+		permit, err = r.acquire(ctx, o, asked.patience)
 	}
 	switch {
 	case err == nil:

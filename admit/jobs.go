@@ -117,28 +117,21 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 	if j.Stays {
 		return l.acquire(ctx, j.Key, weight)
 	}
-	if end, ok := ctx.Deadline(); ok { // the job would fail then
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
-	}
-	end := time.Now().Add(l.options.Wait)
-	acquire := func(most time.Duration) (Permit, error) {
-		return l.acquire(ctx, j.Key, weight, sema.WaitAtMost(min(most, time.Until(end))))
-	}
+	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
+	defer cancel()
 	key := joined(j.Key)
 	waits, first := l.rooms.enter(key)
 	if !waits {
-		return acquire(0)
+		return l.acquire(within, j.Key, weight, sema.WaitAtMost(0))
 	}
 	if !first {
-		p, err := acquire(l.options.Wait / moment)
-		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(ctx, j) {
+		p, err := l.acquire(within, j.Key, weight, sema.WaitAtMost(l.options.Wait/moment))
+		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(within, j) {
 			l.rooms.leave(key, err == nil)
 			return p, err
 		}
 	}
-	p, err := acquire(l.options.Wait)
+	p, err := l.acquire(within, j.Key, weight)
 	l.rooms.leave(key, err == nil)
 	return p, err
 }
@@ -157,6 +150,15 @@ func (l *Jobs) othersCouldRun(ctx context.Context, j Job) bool {
 		_ = p.Release() // what fails here ends with the lease
 	}
 	return err == nil
+}
+
+// patience is how long a job waits: no longer than half of the time that it has
+// left, for it would fail when that is over.
+func (l *Jobs) patience(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return min(l.options.Wait, time.Until(end)/2)
+	}
+	return l.options.Wait
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may
