@@ -150,7 +150,7 @@ func TestKeysAreSeenWithoutReload(t *testing.T) {
 	release := s.ask("x", 3, 2, "acme", "acme", "acme", "acme", "beta", "beta")
 	b.until(keysSeen)
 	rows := `[...document.querySelectorAll("[data-list=keys] tr")].map((r) => r.innerText.replace(/\s+/g, " ")).join("; ")`
-	b.until(rows + `.startsWith("acme 2 of 2 2 0s 100 acme holds 2 of its 2")`)
+	b.until(rows + `.startsWith("acme 2 of 2 2 0s 100 keys before acme: 1; acme holds 2 of its 2")`)
 	b.until(`/; beta 1 of 2 1 .*3 of 3 held/.test(` + rows + `)`)
 	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("behind 1 other of acme")`)
 	b.until(`document.querySelector("[data-part=say]").innerText.includes("2 wait for acme, which holds 2 of its 2.")`)
