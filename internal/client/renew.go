@@ -6,7 +6,7 @@ import (
 	"sema/internal/protocol"
 )
 
-// This file renews held permits: when, with what, and what the answers mean.
+// This file renews held permits: it says when, makes the request, and takes in the answer.
 
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {

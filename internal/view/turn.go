@@ -65,8 +65,8 @@ func (b Bound) place() place {
 	return place{b.key != nil, string(key) + pool}
 }
 
-// turnOf finds which bounds have to be raised, and by how much, for a waiter to be served. First each that lacks room counts
-// as raised for all who go first, because what they take of it may be what another lacks. Then it is tried with what they
+// turnOf finds which bounds have to be raised, and by how much, for a waiter to be served. First each that is full counts
+// as raised for all who go first, because what they take of it another may need. Then it is tried with what they
 // took: a smaller amount changes who is blocked meanwhile.
 func (l Look) turnOf(w engine.Waiter, before int) *turn {
 	t := &turn{Look: l, removed: before, w: w, set: w.Takes.Names(), path: Path(w.Key), bounds: l.Bounds(w), raised: map[place]int{}}
@@ -140,9 +140,9 @@ func (t *turn) serve() {
 		if t.more = false; o.ID == t.w.ID || o.Weight == 0 {
 			break
 		}
-		awaits, full := false, t.lacks(place{}, o.Weight, t.Limit-t.Used)
+		awaits, full := false, t.short(place{}, o.Weight, t.Limit-t.Used)
 		for pool, n := range o.Takes.All() {
-			if p := t.pool(pool); t.lacks(place{false, pool}, n, p.Limit-p.Used) {
+			if p := t.pool(pool); t.short(place{false, pool}, n, p.Limit-p.Used) {
 				awaits = true
 				for at := range t.queues {
 					t.shut[lane{"", at.set}] = t.shut[lane{"", at.set}] || slices.Contains(strings.Split(at.set, ","), pool)
@@ -216,8 +216,8 @@ func (t *turn) firstAtKeys() {
 	}
 }
 
-// lacks reports whether a bound with so much left has less than n, beside what is gone.
-func (t *turn) lacks(at place, n, left int) bool { return n > left+t.raised[at]-t.gone[at] }
+// short reports whether a bound has less than n left.
+func (t *turn) short(at place, n, left int) bool { return n > left+t.raised[at]-t.gone[at] }
 
 // blocker is the lowest key, below another, that blocks a waiter, or the first of all its callers.
 func (t *turn) blocker(o engine.Waiter, below engine.Key) (engine.Key, bool) {
@@ -230,7 +230,7 @@ func (t *turn) blocker(o engine.Waiter, below engine.Key) (engine.Key, bool) {
 			return key, true
 		} else if k.Cap == 0 {
 			continue
-		} else if t.lacks(at, o.Weight, k.Cap-k.Held) {
+		} else if t.short(at, o.Weight, k.Cap-k.Held) {
 			return key, true
 		} else if first, _ := t.head(key); first.Weight > k.Cap+t.raised[at]-k.Held-t.took[lane{key, ""}] {
 			return key, true
@@ -327,7 +327,7 @@ func (t *turn) keysBefore(key engine.Key) (keys []engine.Key) {
 func (t *turn) firstBelow(at lane) (o engine.Waiter, ok bool) {
 	blocked := func(o engine.Waiter) bool {
 		k := t.Key(at.key)
-		return k.Cap > 0 && t.lacks(place{true, string(at.key)}, o.Weight, k.Cap-k.Held)
+		return k.Cap > 0 && t.short(place{true, string(at.key)}, o.Weight, k.Cap-k.Held)
 	}
 	if len(t.queues[at]) > 0 {
 		o = t.Waiters[t.queues[at][0]]
