@@ -296,8 +296,8 @@ func (s *semaphore) swap(ctx context.Context, m *loaded, o *outcome, upTo int64)
 		return nil, nil
 	}
 	s.engine.clock.note(now, before)
-	// That may be the swap's way, or a step of the clock, after which leases end earlier.
-	o.shorten(time.Duration(max(0, now-upTo)) * time.Microsecond)
+	// What the swap's way did not take is a step of the clock: leases end earlier by as much.
+	o.shorten(max(0, time.Duration(now-upTo)*time.Microsecond-time.Since(before)))
 	s.own = o.written(m.ledger)
 	return o, nil
 }
