@@ -116,6 +116,27 @@ func TestARowThatStaysLocked(t *testing.T) {
 	})
 }
 
+// A row that another program has locked is a queue: those who come then wait, although nobody writes the row.
+func TestARowThatAnotherProgramHasLocked(t *testing.T) {
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := startServer(t)
+		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+		defer time.AfterFunc(6*time.Second, s.lock()).Stop()
+		var all sync.WaitGroup
+		for range 3 { // one waits for the row, the others in the queue behind it
+			all.Go(func() {
+				sem, err := sema.New(engineAt(t, s.url(), nil), "x", 3, nil)
+				expect.OK(t, err)
+				defer func() { _ = sem.Close() }()
+				_, err = sem.Acquire(expect.Within(t))
+				expect.OK(t, err)
+			})
+		}
+		all.Wait()
+	})
+}
+
 // Concurrent updates of a row happen in the order in which they were started.
 func TestUpdatesOfARowAreQueued(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,7 @@ type semaphore struct {
 	moreBehind bool        // more processes waited behind those, since this one began to wait
 	ahead      int         // at the last poll: how many processes were before this one; -1: no ticket of it waited
 	looked     time.Time   // the time of the last poll
+	refused    time.Time   // when the store was last too busy for a step
 	keepUntil  time.Time   // until then another process may recall a permit that this one keeps
 
 	// Used by the running step only.
@@ -118,6 +119,11 @@ func (s *semaphore) step(calls []*pending) {
 	began := time.Now()
 	o, err := s.decide(calls)
 	if err != nil {
+		if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Busy {
+			s.mu.Lock()
+			s.refused = time.Now()
+			s.mu.Unlock()
+		}
 		for _, p := range calls {
 			p.err = err
 			close(p.done)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sema/engine"
 	"sema/internal/ledger"
@@ -37,10 +38,16 @@ type fact struct {
 func (s *session) Client() string { return s.id }
 
 // Alive implements protocol.Living. Somebody writes the row, or the store itself says that it
-// is busy.
+// is busy, also to a step: a transaction of another program may have locked the row.
 func (s *session) Alive(ctx context.Context) bool {
-	first, read := int64(0), false
+	first, read, began := int64(0), false, time.Now()
 	return protocol.Sees(ctx, func() bool {
+		s.semaphore.mu.Lock()
+		refused := s.semaphore.refused.After(began)
+		s.semaphore.mu.Unlock()
+		if refused {
+			return true
+		}
 		row, err := readDetached(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, s.semaphore.name) })
 		if err != nil {
 			failure, ok := errors.AsType[*engine.Error](err)

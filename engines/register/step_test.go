@@ -389,3 +389,32 @@ func TestShortProcessesSweepSeldom(t *testing.T) {
 		}
 	})
 }
+
+// lockedStore has a locked row until a time. It can be read.
+type lockedStore struct {
+	*lockingStore
+	until time.Time
+}
+
+func (s *lockedStore) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	if time.Now().Before(s.until) {
+		time.Sleep(time.Second)
+		return &engine.Error{Temporary: true, NotExecuted: true, Busy: true, Err: errors.New("the row is locked")}
+	}
+	return s.lockingStore.Update(ctx, name, first, f)
+}
+
+// A row that somebody else keeps locked is a queue.
+func TestALockedRowIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := register.New(&lockedStore{newLockingStore(), time.Now().Add(20 * time.Second)}, nil)
+		expect.OK(t, err)
+		defer func() { _ = e.Close() }()
+		s, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = s.Close() }()
+		p, err := s.Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, p.Release())
+	})
+}
