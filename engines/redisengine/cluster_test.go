@@ -41,7 +41,7 @@ func TestTheSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	ctx := expect.Within(t)
-	o := &sema.Options{Lease: time.Minute}
+	o := &sema.Options{Lease: time.Minute, Patient: true} // starved nodes are no reason to give up
 	s := openSem(t, clusterEngine(t, c), "x", 1, o)
 	p := acquire(t, s)
 	w := queue(t, openSem(t, clusterEngine(t, c), "x", 1, o))

@@ -48,16 +48,16 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 	if c.Keep > 0 && !s.listens(ctx) {
 		c.Keep = 0
 	}
+	if s.caller.cluster != nil && s.sub != nil && len(s.sub.refusal) == 0 { // the slot may have moved to another node
+		if sub, err := s.messages.subscribe(ctx, s.keys.state(), s.sub.channel, s.notify); err == nil {
+			s.sub = sub
+		}
+	}
 	if !slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Ask && r.Wait }) {
 		return s.step(ctx, c)
 	}
 	if !s.listening || len(s.sub.refusal) > 0 {
 		return s.firstWait(ctx, c)
-	}
-	if s.caller.cluster != nil { // the slot may have moved to another node
-		if sub, err := s.messages.subscribe(ctx, s.keys.state(), s.sub.channel, s.notify); err == nil {
-			s.sub = sub
-		}
 	}
 	return s.step(ctx, c)
 }
