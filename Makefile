@@ -34,7 +34,7 @@ quick: ## for every save: the machines, what is pure, and memory; no server, no 
 # What PostgreSQL, tmux, curl or PgBouncer are needed for is left to make check, where they are not here.
 test: bin/gotestsum ## the product, on real servers
 	./scripts/test-tools.sh redis-server
-	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh '. cmd/sema $(HERE)' '' -count=1 -skip '$(SKIP)' ./...
+	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh '. cmd/sema $(HERE)' '' -count=1 -skip '$(SKIP)'
 	@echo 'not tried here: what needs $(LEFT)PgBouncer, tmux or curl; make check does'
 SKIP = PgBouncer|^TestWatch(IsDrawn|Leaves)|^TestTheLinesOfThePageRun$$
 ifeq ($(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null),)
@@ -46,7 +46,7 @@ endif
 
 check: bin/gotestsum ## everything that can break: all modules, the race detector on
 	./scripts/test-tools.sh
-	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh '. $(MODULES)' '. $(RACED)' -count=1 ./...
+	$(GOTESTSUM) --raw-command -- ./scripts/tests.sh '. $(MODULES)' '. $(RACED)' -count=1
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 lint: ## gofmt, vet, staticcheck, actionlint
