@@ -68,7 +68,8 @@ type Ledger struct {
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
 	tickets map[engine.ID]*ticket
-	keys    tree // whose they are, and their queues
+	line    []*ticket // the same, by place, whatever their keys
+	keys    tree      // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts. An engine whose sessions keep fences
@@ -507,7 +508,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.forget(h)
 		}
 	}
-	for _, t := range slices.Clone(l.allByPlace()) {
+	for _, t := range slices.Clone(l.line) {
 		if !t.detached && dead(t.via) {
 			l.drop(t.id)
 		}

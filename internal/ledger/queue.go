@@ -19,21 +19,23 @@ func (t *ticket) class() *class { return t.key.leaf().class(t.set) }
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
 	l.count(t.key.leaf(), t.set, 1)
-	c := t.class()
-	c.queue = slices.Insert(c.queue, position(c.queue, t), t)
+	for _, queue := range []*[]*ticket{&l.line, &t.class().queue} {
+		*queue = slices.Insert(*queue, position(*queue, t), t)
+	}
 }
 
 // pop takes a ticket out of the queues. Its leaf is rescheduled then.
 func (l *Ledger) pop(t *ticket) {
 	delete(l.tickets, t.id)
-	queue := &t.class().queue
-	l.count(t.key.leaf(), t.set, -1)
-	if i := position(*queue, t); i > 0 {
-		*queue = slices.Delete(*queue, i, i+1)
-		return
+	for _, queue := range []*[]*ticket{&l.line, &t.class().queue} {
+		if i := position(*queue, t); i > 0 {
+			*queue = slices.Delete(*queue, i, i+1)
+			continue
+		}
+		(*queue)[0] = nil // most often it is the first
+		*queue = (*queue)[1:]
 	}
-	(*queue)[0] = nil // most often it is the first
-	*queue = (*queue)[1:]
+	l.count(t.key.leaf(), t.set, -1)
 }
 
 // drop removes a ticket, and reports whether there was one.
@@ -66,17 +68,6 @@ func byPlace(a, b *ticket) int {
 // byPath orders classes of leaves by the names that their callers know.
 func byPath(a, b *class) int {
 	return strings.Compare(strings.TrimSuffix(a.text(), engine.KeySeparator), strings.TrimSuffix(b.text(), engine.KeySeparator))
-}
-
-// allByPlace are all tickets by their places, whatever their keys.
-func (l *Ledger) allByPlace() []*ticket {
-	leaves := l.keys.leaves()
-	if len(leaves) == 1 {
-		return leaves[0].queue
-	}
-	list := l.inOrder()
-	slices.SortFunc(list, byPlace)
-	return list
 }
 
 // inOrder are the tickets in the order of service, leaf by leaf.

@@ -88,7 +88,7 @@ func (l *Ledger) Save() Snapshot {
 		s.Holders = append(s.Holders, r)
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
-	for _, t := range l.allByPlace() {
+	for _, t := range l.line {
 		r := t.record()
 		r.Place, r.Lease, r.Insist, r.Behind = t.place, t.lease, t.insist, t.behind
 		s.Waiters = append(s.Waiters, r)

@@ -7,44 +7,27 @@ import (
 	"sema/internal/protocol"
 )
 
-// The places of tickets order them across all keys as well: for engines in which
-// clients watch each other.
-
 // Head is the ticket whose caller has waited for the longest; ok is false if nobody
 // waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
-	var first *ticket
-	for _, c := range l.keys.leaves() {
-		if first == nil || byPlace(c.queue[0], first) < 0 {
-			first = c.queue[0]
-		}
-	}
-	if first == nil {
+	if len(l.line) == 0 {
 		return engine.ID{}, false
 	}
-	return first.id, true
+	return l.line[0].id, true
 }
 
-// Behind is the ticket that follows the given one.
+// Behind is the ticket that follows the given one, whatever their keys: for engines in which clients
+// watch each other.
 func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	t := l.tickets[id]
 	if t == nil {
 		return engine.ID{}, false
 	}
-	var first *ticket
-	for _, c := range l.keys.leaves() {
-		i := position(c.queue, t)
-		if i < len(c.queue) && c.queue[i] == t {
-			i++
-		}
-		if i < len(c.queue) && (first == nil || byPlace(c.queue[i], first) < 0) {
-			first = c.queue[i]
-		}
-	}
-	if first == nil {
+	i := position(l.line, t) + 1
+	if i == len(l.line) {
 		return engine.ID{}, false
 	}
-	return first.id, true
+	return l.line[i].id, true
 }
 
 // InService calls f with the session of each ticket, in the order in which they are
@@ -65,33 +48,16 @@ func (l *Ledger) InService(f func(client string) bool) {
 // they have none. ahead is the client of the ticket in front of it, or
 // "" if it is the first. Tickets that do not end with their clients do not count.
 func (l *Ledger) InFront(mine func(client string) bool) (ahead string, ok bool) {
-	var first, before *ticket
-	leaves := l.keys.leaves()
-	for _, c := range leaves {
-		for _, t := range c.queue {
-			if first != nil && byPlace(first, t) < 0 {
-				break
-			}
-			if mine(t.via) {
-				first = t
-				break
-			}
-		}
-	}
-	if first == nil {
+	first := slices.IndexFunc(l.line, func(t *ticket) bool { return mine(t.via) })
+	if first < 0 {
 		return "", false
 	}
-	for _, c := range leaves {
-		for i := position(c.queue, first) - 1; i >= 0; i-- {
-			if t := c.queue[i]; !t.detached {
-				if before == nil || byPlace(before, t) < 0 {
-					before, ahead = t, t.via
-				}
-				break
-			}
+	for _, t := range slices.Backward(l.line[:first]) {
+		if !t.detached {
+			return t.via, true
 		}
 	}
-	return ahead, true
+	return "", true
 }
 
 // Holders calls f with each permit and its client. Those marked as detached do
