@@ -105,7 +105,7 @@ func (f *flight) inOrder() {
 // tickets last, that ticket is asked for once a lease only: so it goes along with any call.
 func (s *sender) tellBehind(now time.Duration) {
 	if s.cfg.Lasting {
-		for _, l := range s.lines.lists[busy] {
+		for _, l := range s.lines.busy() {
 			if c := l.teller; l.tells() && c.stage == queued && c.holder != nil && !c.pending && l.told != l.behind() && !s.full() {
 				c.pending = true
 				s.request(item{claim: c}, s.askFor(now, c))
@@ -143,19 +143,8 @@ func (s *sender) full() bool {
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
 func (s *sender) takeMoved(now time.Duration) {
-	s.claims.moved = false
-	for _, c := range s.claims.all {
-		switch {
-		case !c.moved || c.stage > queued || c.holder == nil:
-		case c.stage == wished || s.flight.asks >= maxAsks/2:
-			s.claims.moved = true // another time
-		default:
-			if c.pending {
-				s.claims.due = slices.DeleteFunc(s.claims.due, func(d *claim) bool { return d == c })
-			}
-			c.pending = true
-			s.request(item{claim: c}, s.askFor(now, c))
-		}
+	for c := range s.claims.takeMoved(maxAsks/2 - s.flight.asks) {
+		s.request(item{claim: c}, s.askFor(now, c))
 	}
 }
 
@@ -170,11 +159,11 @@ func (s *sender) takeOrders() {
 }
 
 func (s *sender) takeDue(now time.Duration) {
-	// Should the engine have forgotten the tickets, they join again in order.
-	slices.SortFunc(s.claims.due, func(a, b *claim) int { return cmp.Compare(a.since(), b.since()) })
-	n := 0
-	for ; n < len(s.claims.due) && !s.full(); n++ {
-		switch c := s.claims.due[n]; {
+	if s.full() {
+		return
+	}
+	for c := range s.claims.takeDue() {
+		switch {
 		case c.stage == unproven || c.stage == held:
 			s.request(item{claim: c}, s.renewal(now, c))
 		case c.stage <= queued && c.holder != nil:
@@ -183,41 +172,29 @@ func (s *sender) takeDue(now time.Duration) {
 		default:
 			c.pending = false // it has ended, or is spare
 		}
+		if s.full() {
+			return
+		}
 	}
-	s.claims.due = slices.Delete(s.claims.due, 0, n)
 }
 
 func (s *sender) takeFresh(now time.Duration) {
-	more := len(s.flight.requests) > 0 || len(s.claims.fresh) > 0 || s.lines.fewTickets()
-	n := 0
-	for !s.full() {
-		var c *claim
-		var next *Acquisition
-		if more {
-			next = s.lines.nextWithout()
-		}
-		switch {
-		case n < len(s.claims.fresh) && (next == nil || s.claims.fresh[n].since() <= next.since()):
-			c = s.claims.fresh[n]
-			n++
-		case next != nil:
-			c = s.claims.claim(next)
-			s.lines.findNext(s.lines.of(next.Target))
-		}
-		if c == nil {
-			break
-		}
-		if c.stage != wished {
-			continue
-		}
-		if c.holder == nil {
-			s.drop(c)
-			continue
-		}
-		c.pending = true
-		s.request(item{claim: c}, s.askFor(now, c))
+	if s.full() {
+		return
 	}
-	s.claims.fresh = slices.Delete(s.claims.fresh, 0, n)
+	for c := range s.claims.takeFresh(len(s.flight.requests) > 0) {
+		switch {
+		case c.stage != wished:
+		case c.holder == nil:
+			s.drop(c)
+		default:
+			c.pending = true
+			s.request(item{claim: c}, s.askFor(now, c))
+		}
+		if s.full() {
+			return
+		}
+	}
 }
 
 // askFor is the next ask for a claim.

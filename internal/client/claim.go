@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -326,6 +327,110 @@ func (cs *claims) anew(a *Acquisition) {
 	cs.fresh = slices.Insert(cs.fresh, i, c)
 }
 
+// takeMoved yields the tickets that are for other callers than the engine knows of, at most so many.
+func (cs *claims) takeMoved(most int) iter.Seq[*claim] {
+	return func(yield func(*claim) bool) {
+		cs.moved = false
+		for _, c := range cs.all {
+			switch {
+			case !c.moved || c.stage > queued || c.holder == nil:
+			case c.stage == wished || most <= 0:
+				cs.moved = true // another time
+			default:
+				most--
+				if c.pending {
+					cs.due = slices.DeleteFunc(cs.due, func(d *claim) bool { return d == c })
+				}
+				c.pending = true
+				yield(c)
+			}
+		}
+	}
+}
+
+// takeDue yields what is to be renewed or asked for again. The eldest are first: should the engine have forgotten
+// the tickets, they join again in order.
+func (cs *claims) takeDue() iter.Seq[*claim] {
+	return func(yield func(*claim) bool) {
+		slices.SortFunc(cs.due, func(a, b *claim) int { return cmp.Compare(a.since(), b.since()) })
+		n := 0
+		for more := true; more && n < len(cs.due); n++ {
+			more = yield(cs.due[n])
+		}
+		cs.due = slices.Delete(cs.due, 0, n)
+	}
+}
+
+// takeFresh yields what has had no answer, in the order in which the callers came. To a call that has anything to say it
+// adds claims for callers in line that have none.
+func (cs *claims) takeFresh(anything bool) iter.Seq[*claim] {
+	return func(yield func(*claim) bool) {
+		adds := anything || len(cs.fresh) > 0 || cs.lines.fewTickets()
+		n := 0
+		for more := true; more; {
+			var next *Acquisition
+			if adds {
+				next = cs.lines.nextWithout()
+			}
+			switch {
+			case n < len(cs.fresh) && (next == nil || cs.fresh[n].since() <= next.since()):
+				n++
+				more = yield(cs.fresh[n-1])
+			case next != nil:
+				c := cs.claim(next)
+				cs.lines.findNext(cs.lines.of(next.Target))
+				more = yield(c)
+			default:
+				more = false
+			}
+		}
+		cs.fresh = slices.Delete(cs.fresh, 0, n)
+	}
+}
+
+// eachIdle yields the claims that are for nobody, which may end meanwhile.
+func (cs *claims) eachIdle() iter.Seq[*claim] {
+	return func(yield func(*claim) bool) {
+		for i := len(cs.idle) - 1; i >= 0 && yield(cs.idle[i]); i-- {
+		}
+	}
+}
+
+// askAny asks for one ticket again. Where its ask travels, the answer may be older than the news: then that is asked
+// once more. It reports whether any ask is, or will be, on its way.
+func (cs *claims) askAny() bool {
+	var travels *claim
+	for _, c := range cs.all {
+		switch {
+		case c.stage > queued || c.holder == nil:
+		case c.pending:
+			travels = c
+		case c.stage == queued:
+			cs.push(c)
+			return true
+		default:
+			return true // its first ask is to be sent
+		}
+	}
+	if travels != nil {
+		travels.again = true
+	}
+	return travels != nil
+}
+
+// forgetAnswered takes what has had an answer off the list of those without.
+func (cs *claims) forgetAnswered() {
+	cs.fresh = slices.DeleteFunc(cs.fresh, func(c *claim) bool { return c.stage != wished })
+}
+
+// waits reports whether a caller waits for its first ask to be sent.
+func (cs *claims) waits() bool {
+	return slices.ContainsFunc(cs.fresh, func(c *claim) bool { return item{claim: c}.awaited() })
+}
+
+// toSend reports whether any claim waits to be sent.
+func (cs *claims) toSend() bool { return len(cs.due) > 0 || len(cs.fresh) > 0 }
+
 // unsent are the claims that wait to be sent.
 func (cs *claims) unsent() []*claim { return slices.Concat(cs.fresh, cs.due) }
 
@@ -420,7 +525,7 @@ func (m *Machine) Knows(id engine.ID) bool { return m.claims.find(id) != nil }
 
 // Unused reports whether no caller waits, or has a permit.
 func (m *Machine) Unused() bool {
-	return len(m.lines.lists[busy]) == 0 && !slices.ContainsFunc(m.claims.all, func(c *claim) bool { return c.holder != nil })
+	return len(m.lines.busy()) == 0 && !slices.ContainsFunc(m.claims.all, func(c *claim) bool { return c.holder != nil })
 }
 
 // EachPermit calls f for every acquisition whose caller has a permit. f does not

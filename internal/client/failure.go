@@ -113,7 +113,7 @@ func (s *sender) expireFailed(now time.Duration, failure *engine.Error) {
 	for _, c := range s.claims.unsent() {
 		s.tolerates(now, c, failure, false)
 	}
-	s.claims.fresh = slices.DeleteFunc(s.claims.fresh, func(c *claim) bool { return c.stage != wished })
+	s.claims.forgetAnswered()
 	s.lines.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return s.failedFor(now, a.came) >= s.tolerance(a, s.cfg.Lease, failure) })
 }
 
@@ -136,8 +136,7 @@ func (s *sender) overdue(now time.Duration) {
 	if !f.flying {
 		return
 	}
-	waits := func(c *claim) bool { return item{claim: c}.awaited() }
-	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(s.claims.fresh, waits) && len(s.lines.lists[busy]) == 0 && len(s.orders) == 0 {
+	if !slices.ContainsFunc(f.items, item.awaited) && !s.claims.waits() && len(s.lines.busy()) == 0 && len(s.orders) == 0 {
 		return
 	}
 	switch since := s.silentSince(); {

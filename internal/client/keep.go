@@ -100,7 +100,7 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {
 		return false
 	}
-	first, others := m.lines.of(c.target).first, len(m.lines.lists[busy])
+	first, others := m.lines.of(c.target).first, len(m.lines.busy())
 	if first != nil {
 		others--
 	}
@@ -135,8 +135,7 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 
 // takeKept passes a kept permit on, to a caller that has just come.
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for i := len(m.claims.idle) - 1; i >= 0; i-- {
-		c := m.claims.idle[i]
+	for c := range m.claims.eachIdle() {
 		if isPermit(c) && c.target == a.Target && c.label == a.Label && c.id.Weight == a.weight && m.keeping.mayLeave(now, c) {
 			m.claims.unlist(c)
 			m.passOn(now, c, a)

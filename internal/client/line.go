@@ -82,6 +82,9 @@ func (ls *lines) change(c *claim, weight, tickets int) {
 	ls.note(l)
 }
 
+// busy are the lines with callers.
+func (ls *lines) busy() []*line { return ls.lists[busy] }
+
 // list puts a line on a list, or takes it off.
 func (ls *lines) list(which int, l *line, in bool) {
 	list, at := &ls.lists[which], l.at[which]

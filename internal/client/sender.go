@@ -23,8 +23,8 @@ type sender struct {
 
 // returnIdle gives back the idle claims that which picks.
 func (s *sender) returnIdle(which func(*claim) bool) {
-	for i := len(s.claims.idle) - 1; i >= 0; i-- {
-		if c := s.claims.idle[i]; which(c) {
+	for c := range s.claims.eachIdle() {
+		if which(c) {
 			s.drop(c)
 		}
 	}
@@ -85,34 +85,18 @@ func (s *sender) recheckAt(t, asOf time.Duration) {
 	s.schedule(t)
 }
 
-// goOn asks for one ticket again. That call makes the engine's next step, which goes on where the last one ended. The answer to
-// an ask that travels may be older than that word.
+// goOn makes a call, and with it the engine's next step, which goes on where the last one ended.
 func (s *sender) goOn() {
-	var travels *claim
-	for _, c := range s.claims.all {
-		switch {
-		case c.stage > queued || c.holder == nil:
-		case c.pending:
-			travels = c
-		case c.stage == queued:
-			s.claims.push(c)
-			return
-		default:
-			return // its first ask is to be sent
-		}
+	if !s.claims.askAny() {
+		s.returnIdle(isTicket) // that is a call as well
 	}
-	if travels != nil {
-		travels.again = true
-		return
-	}
-	s.returnIdle(isTicket) // that is a call as well
 }
 
 // Idle reports whether nothing is in flight or wants to be sent.
 func (m *Machine) Idle() bool { return m.sender.idle() }
 
 func (s *sender) idle() bool {
-	return !s.flight.flying && len(s.orders) == 0 && len(s.claims.due) == 0 && len(s.claims.fresh) == 0 && !s.lines.fewTickets()
+	return !s.flight.flying && len(s.orders) == 0 && !s.claims.toSend() && !s.lines.fewTickets()
 }
 
 // Drained reports whether the owner of a closed machine need not wait any longer: all has
