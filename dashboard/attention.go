@@ -61,7 +61,7 @@ func (h *Handler) rank(s watch.Summary) (list []string, rank float64) {
 		add(5, "waits "+view.Brief(s.Oldest))
 	}
 	if n := glance.Dying; n > 0 {
-		add(4, count(n, "lease")+" about to end")
+		add(4, view.Count(n, "lease")+" about to end")
 	}
 	switch {
 	case s.Limit > 0 && s.Used > s.Limit:

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"time"
-
-	"sema/internal/view"
 )
 
 // stamp is a time on a page: in UTC, and a script may make it local.
@@ -17,14 +15,6 @@ func (s stamp) UTC() string { return s.Time.UTC().Format(time.RFC3339) }
 // Clock is the time of the day, and Minute is that without seconds.
 func (s stamp) Clock() string  { return s.Time.UTC().Format("15:04:05") }
 func (s stamp) Minute() string { return s.Time.UTC().Format("15:04") }
-
-// count is a number and what it counts.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return view.Number(n) + " " + what + "s"
-}
 
 // bar is use against limit as a picture whose whole width is scale. The same is beside it in words.
 func bar(used, limit, scale int) template.HTML {

@@ -54,7 +54,7 @@ func (h *Handler) at(ctx context.Context, p place, a visitor) (held []hostPermit
 		}
 	})
 	if err == nil && missed > 0 {
-		err = fmt.Errorf("%s cannot be read: %w", count(missed, "semaphore"), sema.ErrEngine)
+		err = fmt.Errorf("%s cannot be read: %w", view.Count(missed, "semaphore"), sema.ErrEngine)
 	}
 	slices.SortFunc(held, func(a, b hostPermit) int {
 		return cmp.Or(cmp.Compare(a.Semaphore, b.Semaphore), cmp.Compare(a.Token, b.Token))
@@ -96,12 +96,12 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	v.Pager = newPager("permits", page, rows, v.All, func(page int) string { return p.address() + "&page=" + strconv.Itoa(page) })
 	if v.Admin && v.All > 0 {
 		all := strconv.Itoa(v.All)
-		v.Ask = &confirmView{Button: "Revoke all " + count(v.All, "permit"), Danger: true, Action: "host", Back: "./", Hidden: url.Values{"all": {all}, "host": {p.Host}, "token": {p.Token}},
+		v.Ask = &confirmView{Button: "Revoke all " + view.Count(v.All, "permit"), Danger: true, Action: "host", Back: "./", Hidden: url.Values{"all": {all}, "host": {p.Host}, "token": {p.Token}},
 			Fields: []field{{Name: "number", Label: "Type " + all + " to revoke them all", Type: "text", Pattern: all, Required: true, Title: all}},
 			Note:   "If it died, its permits are free when their leases have ended. Revoke them if it may still run, or may come back: no lease is renewed any more, its programs are told to stop, and the limits hold all the time."}
 	}
 	if done, err := strconv.Atoi(r.URL.Query().Get("revoked")); err == nil && done >= 0 {
-		v.Done = count(done, "permit") + " revoked. Each is free when its holder has stopped, or its lease has ended."
+		v.Done = view.Count(done, "permit") + " revoked. Each is free when its holder has stopped, or its lease has ended."
 	}
 	h.render(w, http.StatusOK, "host", v)
 }
@@ -138,7 +138,7 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 		}
 	}
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), fmt.Sprintf("%s revoked, and then: %s Others may still be held.", count(done, "permit"), h.sentence(err)))
+		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), fmt.Sprintf("%s revoked, and then: %s Others may still be held.", view.Count(done, "permit"), h.sentence(err)))
 		return
 	}
 	see(w, p.address()+"&revoked="+strconv.Itoa(done))

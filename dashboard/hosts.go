@@ -9,6 +9,7 @@ import (
 
 	"sema/internal/history"
 	"sema/internal/rights"
+	"sema/internal/view"
 	"sema/watch"
 )
 
@@ -63,7 +64,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 		row.Programs, row.Semaphores = len(f.programs), len(f.semaphores)
 		row.Where, row.Address, row.List = p.String(), p.address(), listQuery{find: cmp.Or(p.Token, p.Host), sort: orders[0].key}.address()
 		if row.dying > 0 {
-			row.Trouble = count(row.dying, "lease") + " about to end"
+			row.Trouble = view.Count(row.dying, "lease") + " about to end"
 		}
 		rows = append(rows, row)
 	}

@@ -153,7 +153,7 @@ type pager struct {
 }
 
 // Title is how many rows there are.
-func (p pager) Title() string { return count(p.All, strings.TrimSuffix(p.What, "s")) }
+func (p pager) Title() string { return view.Count(p.All, strings.TrimSuffix(p.What, "s")) }
 
 func newPager(what string, page, rows, all int, address func(page int) string) pager {
 	p := pager{What: what, Page: page, Pages: max(1, (all+rows-1)/rows), All: all}

@@ -185,6 +185,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	v.HoldersPager, v.WaitersPager = q.pager(holders, rows, len(sorted)), q.pager(waiters, rows, len(st.Waiters))
 	tree := view.Tree(keyed, st.Caps)
 	v.KeysPager = q.pager(keys, rows, len(tree))
+	look.Explain(window(tree, q.pages[keys], rows))
 	v.Keys = h.keys(q, tree, st.Limit, since, admin)
 	for _, x := range window(sorted, q.pages[holders], rows) {
 		row := holderRow{Holder: x, caller: h.caller(x.Client, x.ID), Held: "unknown", Rest: view.Brief(max(0, x.Left-since))}
@@ -198,7 +199,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	}
 	for i, x := range window(st.Waiters, q.pages[waiters], rows) {
 		before := look.Before[(q.pages[waiters]-1)*rows+i]
-		v.Waiters = append(v.Waiters, waiterRow{x, h.caller(x.Client, x.ID), before + 1, view.Brief(x.Waiting + since), look.Why(x, before)})
+		v.Waiters = append(v.Waiters, waiterRow{x, h.caller(x.Client, x.ID), before + 1, view.Brief(x.Waiting + since), look.Why(x)})
 	}
 	return v, nil
 }

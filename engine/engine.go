@@ -61,6 +61,17 @@ type State struct {
 	// Keys are empty without keys. First come the keys in turn, in their order, then those at their cap, then
 	// the others. In the first two parts a key comes before those below it.
 	Keys []KeyState
+
+	// Turns are of the keys that wait, those first that began first. Who has them can tell which key is served next.
+	Turns []Turn
+}
+
+// Turn is the place of those who wait at a key, or below it, in the order of the keys beside it. Those who want some of the
+// same pools have one together.
+type Turn struct {
+	Key   Key    `json:"key"`
+	Pools string `json:"pools,omitempty"` // names, see Pools.Names
+	Lag   int64  `json:"lag,omitempty"`   // virtual time that has passed among the keys beside it since
 }
 
 // KeyState is one of the keys that share a semaphore.

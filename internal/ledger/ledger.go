@@ -542,7 +542,7 @@ func (l *Ledger) State(now int64) engine.State {
 			})
 		}
 	}
-	s.Keys, s.Pools = l.keyStates(now), l.poolStates(now)
+	s.Keys, s.Turns, s.Pools = l.keyStates(now), l.turns(), l.poolStates(now)
 	if a := l.auto; l.limit > 0 && a.End > now {
 		s.Auto = &a.Auto
 	}

@@ -101,12 +101,12 @@ func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 			x.More = append(x.More, fmt.Sprintf("%s %s has held it for %s.", who, where, held))
 		}
 	}
-	for i, w := range l.Waiters {
+	for _, w := range l.Waiters {
 		if pool != "" && w.Takes.Of(pool) > 0 || x.Head != "Open" && pool == "" {
 			continue
 		}
 		who, _ := k.Who(w.Client, w.ID)
-		x.More = append(x.More, fmt.Sprintf("%s waits for: %s.", who, l.Why(w, l.Before[i])))
+		x.More = append(x.More, fmt.Sprintf("%s waits for: %s.", who, l.Why(w)))
 		break
 	}
 	said := 0
@@ -159,6 +159,14 @@ func Number(n int) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// Count is a number and what it counts.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Number(n) + " " + what + "s"
 }
 
 // Brief is a duration in whole units, the two largest.

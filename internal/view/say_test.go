@@ -42,7 +42,7 @@ func TestSay(t *testing.T) {
 		{"paused", engine.State{Limit: 4, Used: 1, Paused: true, Waiters: waiters(3, "", time.Second)}, view.Known{Paused: 12 * time.Minute, By: "bob"}, "Paused by bob for 12m 00s: 1 of 4 held, 3 wait."},
 		{"paused by somebody", engine.State{Limit: 4, Used: 4, Paused: true}, view.Known{}, "Paused: 4 of 4 held, nobody waits."},
 		{"a pool is out", engine.State{Limit: 15, Used: 2, Holders: licence, Pools: pools, Waiters: append(waiters(1, "gpu=1,licence=1", time.Minute), waiters(1, "gpu=2", time.Second)...)}, view.Known{},
-			"licence is out: 1 of 1 held by simulation 1, 1 waits for it. simulation 1 on web-3 has held it for 59s. late waits for: 3 of 4 of gpu held, 2 wanted."},
+			"licence is out: 1 of 1 held by simulation 1, 1 waits for it. simulation 1 on web-3 has held it for 59s. late waits for: 3 of 4 of gpu held, 2 wanted, 1 reserved for a caller."},
 		{"a pool is out that nobody waits for", engine.State{Limit: 15, Used: 2, Holders: licence, Pools: []engine.PoolState{{Pool: "licence", Limit: 1, Used: 1}}}, view.Known{},
 			"Open: 2 of 15 in use, nobody waits. The oldest holder is training 1 on web-3 (1h 00m)."},
 		{"a cap", engine.State{Limit: 5, Used: 5, Caps: engine.Caps{2}, Keys: []engine.KeyState{{Key: "acme", Held: 2, Waiting: 1, Cap: 2, Share: 100, Full: true}},

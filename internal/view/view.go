@@ -62,8 +62,8 @@ type Key struct {
 	Ruled   bool       `json:"ruled"`  // an operator, or a program, gave it a cap or a share of its own
 	Full    bool       `json:"full"`   // it waits for what it holds itself
 	Before  int        `json:"before"` // of the keys beside it, so many are served before it
-	Why     string     `json:"why"`    // what its first waiter waits for; "" if nobody waits
-	first   engine.Key
+	Why     string     `json:"why"`    // what its first waiter waits for; "" if nobody waits, or Explain was not asked
+	first   engine.Waiter
 }
 
 // Holder is a client with a permit.
@@ -112,6 +112,7 @@ func Summarize(s watch.Summary) Summary {
 func Of(name string, st engine.State) State {
 	look := LookAt(st)
 	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: append([]engine.PoolState{}, st.Pools...), Keys: look.Rows()}
+	look.Explain(v.Keys)
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
@@ -138,10 +139,7 @@ func Of(name string, st engine.State) State {
 	return v
 }
 
-// First is the key, or one below it, whose waiter Why is about.
-func (k Key) First() engine.Key { return cmp.Or(k.first, k.Key) }
-
-// Rows are the keys of a snapshot, in its order.
+// Rows are the keys of a snapshot, in its order, without reasons.
 func (l Look) Rows() []Key {
 	if !Keyed(l.State) {
 		return []Key{}
@@ -155,7 +153,7 @@ func (l Look) Rows() []Key {
 		for _, key := range Path(w.Key) {
 			if i, ok := at[key]; ok {
 				if list[i].Waiting == 0 {
-					list[i].Why, list[i].first = l.Why(w, 0), w.Key
+					list[i].first = w
 				}
 				list[i].Waiting += 1 + w.Behind
 				list[i].Oldest = max(list[i].Oldest, w.Waiting.Seconds())
@@ -163,6 +161,20 @@ func (l Look) Rows() []Key {
 		}
 	}
 	return list
+}
+
+// mostExplained is for how many keys reasons are found. With pools each takes milliseconds.
+const mostExplained = 100
+
+// Explain says what the first waiters of keys wait for, of so many keys at the most.
+func (l Look) Explain(list []Key) {
+	n := 0
+	for i, k := range list {
+		if k.Waiting > 0 && n < mostExplained {
+			list[i].Why = l.Why(k.first)
+			n++
+		}
+	}
 }
 
 // ByToken returns the holders in the order of their grants. Engines list them

@@ -39,13 +39,13 @@ func TestOf(t *testing.T) {
 		{"keys", engine.State{
 			Limit: 5, Used: 2, Caps: engine.Caps{2}, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
 			Waiters: []engine.Waiter{{ID: "a-2-4", Weight: 4, Key: "beta"}, {ID: "a-3-1", Weight: 1, Waiting: time.Second, Behind: 1, Key: "acme"}, {ID: "a-4-1", Weight: 1, Key: "acme"}},
-			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Share: 300, Ruled: true, InTurn: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
+			Keys:    []engine.KeyState{{Key: "beta", Waiting: 1, Cap: 4, Share: 300, Ruled: true, InTurn: true}, {Key: "acme", Held: 2, Waiting: 2, Cap: 2, Share: 100, Full: true}},
 		}, `{"name":"x","limit":5,"pinned":false,"paused":false,"used":2,"free":3,"holding":1,"waiting":4,"oldest_seconds":1,"holders":[` +
 			`{"permit":"a-1-2","key":"acme","takes":{},"weight":2,"slot":null,"token":null,"age_seconds":null,"lease_left_seconds":0,"revoked":false,"host":"","pid":0,"label":"","version":"","caller":""}],"waiters":[` +
 			`{"position":1,"permit":"a-2-4","key":"beta","takes":{},"weight":4,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""},` +
 			`{"position":1,"permit":"a-3-1","key":"acme","takes":{},"weight":1,"waiting_seconds":1,"behind":1,"host":"","pid":0,"label":"","version":"","caller":""},` +
 			`{"position":2,"permit":"a-4-1","key":"acme","takes":{},"weight":1,"waiting_seconds":0,"behind":0,"host":"","pid":0,"label":"","version":"","caller":""}],"caps":[2],"pools":[],"keys":[` +
-			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":0,"share":300,"ruled":true,"full":false,"before":0,"why":"2 of 5 held, 4 wanted"},` +
+			`{"key":"beta","held":0,"waiting":1,"oldest_seconds":0,"cap":4,"share":300,"ruled":true,"full":false,"before":0,"why":"2 of 5 held, 4 wanted"},` +
 			`{"key":"acme","held":2,"waiting":3,"oldest_seconds":1,"cap":2,"share":100,"ruled":false,"full":true,"before":0,"why":"keys before acme: 1; acme holds 2 of its 2"}]}`},
 		{"pools", engine.State{
 			Limit: 5, Used: 1, Pools: []engine.PoolState{{Pool: "gpu", Limit: 2, Used: 2, Waiting: 1}, {Pool: "old", Used: 1}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"sema/engine"
 )
@@ -16,84 +15,37 @@ const Served = "served now"
 // Look is a state as its waiters see it.
 type Look struct {
 	engine.State
-	Before   []int // of each waiter: how many are before it in its queue, of the same key and the same pools
-	keys     map[engine.Key]engine.KeyState
-	held     map[lane]int          // the weight that a key holds with some of a pool; of the pool "", all that it holds
-	queues   map[lane][]int        // the waiters at a key with the same set of pools, in order
-	below    map[lane][]engine.Key // the runnable keys below a key, in the order of service
-	rank     map[lane]int          // the place of a runnable key among those beside it
-	branched map[engine.Key]bool   // keys with others below them in use
-	waits    map[lane]int          // how many wait at a key, or below it
-	leaves   map[engine.Key][]lane // with "", the first queues of each set; else of those below a key of one name
-	sets     map[engine.Pools]string
-	paths    map[engine.Key][]engine.Key
-	both     map[[2]string][]string
-	since    map[lane]time.Duration // how long somebody has waited at a key, or below it
+	Before []int // of each waiter: how many are before it in its queue, of the same key and the same pools
+	keys   map[engine.Key]engine.KeyState
+	line   map[queue][]engine.Waiter
+	queues []queue                // those of the same pools in the order of service
+	near   map[engine.Key][]queue // see nearTo
+	*asked
 }
 
-// lane is who waits for a key, or below it, and takes some of the same pools, which set names.
-type lane struct {
+// queue is who waits for a key with the same set of pools, which set names.
+type queue struct {
 	key engine.Key
 	set string
 }
 
+func queueOf(w engine.Waiter) queue { return queue{w.Key, w.Takes.Names()} }
+
 // LookAt finds in one walk what all that wait have in front of them.
 func LookAt(st engine.State) Look {
-	l := Look{
-		State: st, keys: make(map[engine.Key]engine.KeyState, len(st.Keys)), held: map[lane]int{}, queues: map[lane][]int{},
-		below: map[lane][]engine.Key{}, rank: map[lane]int{}, since: map[lane]time.Duration{}, waits: map[lane]int{}, branched: map[engine.Key]bool{}, sets: map[engine.Pools]string{}, leaves: map[engine.Key][]lane{}, paths: map[engine.Key][]engine.Key{}, both: map[[2]string][]string{},
-	}
+	l := Look{State: st, keys: make(map[engine.Key]engine.KeyState, len(st.Keys)), line: map[queue][]engine.Waiter{}, near: map[engine.Key][]queue{}, asked: &asked{}}
 	for _, k := range st.Keys {
 		l.keys[k.Key] = k
 	}
-	for _, h := range st.Holders {
-		l.charge(l.held, h.Key, h.Takes, h.Weight)
-	}
-	counts := map[lane]int{}
-	for i, w := range st.Waiters {
-		set, blocked := w.Takes.Names(), false
-		for depth, key := range Path(w.Key) {
-			at, k := lane{key, set}, l.Key(key)
-			if depth == 0 {
-				l.Before = append(l.Before, len(l.queues[at]))
-				blocked = len(l.queues[at]) > 0 // its lane is known by its first
-				if len(l.queues[at]) == 0 && len(st.Pools) > 0 {
-					for _, top := range []engine.Key{"", w.Key.First(1)} {
-						n := lane{top, set}
-						if counts[n] <= mostFirst && !slices.Contains(l.leaves[top], at) {
-							counts[n]++
-							l.leaves[top] = append(l.leaves[top], at)
-						}
-					}
-				}
-				l.queues[at] = append(l.queues[at], i)
-			}
-			l.branched[key] = l.branched[key] || depth > 1
-			l.waits[at]++
-			l.since[at] = max(l.since[at], w.Waiting)
-			_, ranked := l.rank[at]
-			blocked = blocked || ranked || k.Full || k.Cap > 0 && k.Held+w.Weight > k.Cap // of several sets, Full is about one
-			if !blocked {
-				up := lane{key.Above(), set}
-				l.rank[at] = len(l.below[up])
-				l.below[up] = append(l.below[up], key)
-			}
+	for _, w := range st.Waiters {
+		q := queueOf(w)
+		if len(l.line[q]) == 0 {
+			l.queues = append(l.queues, q)
 		}
+		l.Before = append(l.Before, len(l.line[q]))
+		l.line[q] = append(l.line[q], w)
 	}
 	return l
-}
-
-// charge adds a weight to what a key, and those above it, hold with each pool.
-func (l Look) charge(held map[lane]int, key engine.Key, takes engine.Pools, weight int) {
-	for i, key := range Path(key) {
-		if i > 1 {
-			l.branched[key] = true
-		}
-		held[lane{key, ""}] += weight
-		for pool := range takes.All() {
-			held[lane{key, pool}] += weight
-		}
-	}
 }
 
 // Bound is what a permit takes some of: what a key may hold, a pool, or the limit.
@@ -111,6 +63,33 @@ func (b Bound) At() (key engine.Key, pool string) {
 		key = b.key.Key
 	}
 	return key, b.pool
+}
+
+// say says how much of it is held, and what those want who go first.
+func (b Bound) say(reserved int, first []engine.Waiter, more bool) string {
+	text := b.Text
+	if b.Wants > 1 {
+		text += fmt.Sprintf(", %d wanted", b.Wants)
+	}
+	if reserved <= 0 {
+		return text
+	}
+	first = slices.DeleteFunc(slices.Clone(first), func(w engine.Waiter) bool { return b.Part(w.Key, w.Takes, w.Weight) == 0 })
+	by := "others"
+	switch len(first) {
+	case 0:
+	case 1:
+		by = "a caller"
+	default:
+		by = fmt.Sprintf("%d callers", len(first))
+	}
+	if len(first) > 0 && !slices.ContainsFunc(first, func(w engine.Waiter) bool { return w.Key != first[0].Key }) {
+		by += of(first[0].Key)
+	}
+	if more {
+		by += " and others"
+	}
+	return fmt.Sprintf("%s, %d reserved for %s", text, reserved, by)
 }
 
 // Part is how much of it a permit takes.
@@ -135,7 +114,7 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 		list = append(list, b)
 	}
 	for name, n := range w.Takes.All() {
-		p := l.pool(name)
+		p := pool(l.Pools, name)
 		b := Bound{Of: " of " + name, Wants: n, pool: name, Held: p.Used, Limit: p.Limit}
 		b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of)
 		list = append(list, b)
@@ -143,19 +122,8 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 	return append(list, Bound{Text: fmt.Sprintf("%d of %d held", l.Used, l.Limit), Wants: w.Weight, Held: l.Used, Limit: l.Limit})
 }
 
-// Obstacle is what keeps a waiter from being served. If all obstacles go, the waiter is served; if one stays, it is not.
-// It is the pause, or those who go first, or a bound.
-type Obstacle struct {
-	Text     string
-	Behind   int          // how many are before it in its queue
-	Before   []engine.Key // beside the waiter's key: where others go first
-	Bound    *Bound       // has too little left, beside what is reserved
-	Reserved int          // what those who go first of other pools want of the bound
-}
-
-// Why says in a few words what keeps a waiter with so many before it in its queue from being served. One without an ID
-// would ask now.
-func (l Look) Why(w engine.Waiter, before int) string {
+// Why says in a few words what keeps a waiter from being served. One without an ID would ask now.
+func (l Look) Why(w engine.Waiter) string {
 	var texts []string
 	for _, b := range l.Bounds(w) {
 		switch {
@@ -168,57 +136,10 @@ func (l Look) Why(w engine.Waiter, before int) string {
 	if len(texts) > 0 {
 		return "never: " + strings.Join(texts, "; ")
 	}
-	for _, o := range l.Obstacles(w, before) {
+	for _, o := range l.Obstacles(w) {
 		texts = append(texts, o.Text)
 	}
 	return cmp.Or(strings.Join(texts, "; "), Served)
-}
-
-// Obstacles are what Why names of a waiter that can be served. A snapshot does not tell since when somebody waits in
-// virtual time, see turn.compare.
-func (l Look) Obstacles(w engine.Waiter, before int) (list []Obstacle) {
-	if l.Paused {
-		return []Obstacle{{Text: "paused by an operator"}}
-	}
-	t, ahead := l.turnOf(w, before), Obstacle{Behind: before}
-	var texts []string
-	switch {
-	case before == 1:
-		texts = []string{"behind 1 other" + of(w.Key)}
-	case before > 1:
-		texts = []string{fmt.Sprintf("behind %d others%s", before, of(w.Key))}
-	}
-	for _, key := range t.path {
-		if keys := t.keysBefore(key); len(keys) > 0 {
-			texts = append(texts, fmt.Sprintf("keys before %s: %d", Title(key), len(keys)))
-			ahead.Before = append(ahead.Before, keys...)
-			for _, key := range keys {
-				t.removed += t.waits[lane{key, t.set}]
-			}
-		}
-	}
-	if ahead.Text = strings.Join(texts, "; "); ahead.Text != "" {
-		list = append(list, ahead)
-	}
-	for i, b := range t.bounds {
-		o := t.first[i]
-		reserved := b.Limit + t.raised[b.place()] - b.Held - b.Wants
-		if t.raised[b.place()] == 0 {
-			continue
-		}
-		text := b.Text
-		if b.Wants > 1 {
-			text += fmt.Sprintf(", %d wanted", b.Wants)
-		}
-		if reserved > 0 {
-			text += fmt.Sprintf(", %d reserved for %s", reserved, o.by())
-			if t.more {
-				text += " and others"
-			}
-		}
-		list = append(list, Obstacle{Text: text, Bound: &b, Reserved: reserved})
-	}
-	return list
 }
 
 // Key is a key of a semaphore; of one that nobody uses, what it would be.
@@ -227,6 +148,14 @@ func (l Look) Key(key engine.Key) engine.KeyState {
 		return k
 	}
 	return engine.KeyState{Key: key, Cap: CapOf(l.Caps, key), Share: engine.DefaultShare}
+}
+
+// pool is a pool of a list; one that is not there has nothing.
+func pool(list []engine.PoolState, name string) *engine.PoolState {
+	if i := slices.IndexFunc(list, func(p engine.PoolState) bool { return p.Pool == name }); i >= 0 {
+		return &list[i]
+	}
+	return &engine.PoolState{Pool: name}
 }
 
 // Keyed reports whether anything tells keys apart. In a semaphore with pools callers without a key are a key, "".

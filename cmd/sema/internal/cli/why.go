@@ -95,7 +95,7 @@ func whyOf(st sema.State, permit string, key engine.Key, takes engine.Pools, wei
 			w.ahead += o.Weight
 		}
 	}
-	w.position, w.reason = len(w.before)+1, w.look.Why(w.Waiter, len(w.before))
+	w.position, w.reason = len(w.before)+1, w.look.Why(w.Waiter)
 	if permit == "" && w.reason == view.Served {
 		w.position, w.reason = 0, fmt.Sprintf("nothing: a permit of weight %d is free now", weight)
 	}
