@@ -238,7 +238,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v ur
 		if !rights.Sees(a.Who, x.Name) {
 			h.refused(r, a, v, "the name is not one of those that may be seen")
 		}
-		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), h.sentence(err))
+		h.failed(w, r, a, err, http.StatusBadRequest, h.sentence(err))
 		return x, d, false
 	}
 	return x, d, true
@@ -284,7 +284,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 		err = fmt.Errorf("%w: it was released, or its lease has ended", sema.ErrLost)
 	}
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusServiceUnavailable), h.sentence(err))
+		h.failed(w, r, a, err, http.StatusServiceUnavailable, h.sentence(err))
 		return
 	}
 	v.frame = h.frame(v.Heading, a)
@@ -304,7 +304,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 		_, err = h.perform(ctx, rights.By(access.Record{What: "unset-limit", Name: x.Name}, a.Who, r), kinds["unset-limit"])
 	}
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
+		h.failed(w, r, a, err, http.StatusInternalServerError, h.sentence(err))
 		return
 	}
 	h.offerUndo(w, r, x, d, before)

@@ -138,7 +138,7 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 		}
 	}
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), fmt.Sprintf("%s revoked, and then: %s Others may still be held.", view.Count(done, "permit"), h.sentence(err)))
+		h.failed(w, r, a, err, http.StatusInternalServerError, fmt.Sprintf("%s revoked, and then: %s Others may still be held.", view.Count(done, "permit"), h.sentence(err)))
 		return
 	}
 	see(w, p.address()+"&revoked="+strconv.Itoa(done))

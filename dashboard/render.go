@@ -81,14 +81,21 @@ func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor,
 	if r.Context().Err() != nil {
 		return // nobody is there to read it
 	}
-	if !live(r) { // one line a second would say no more
-		h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
-	}
 	w.Header().Set("Retry-After", "5")
 	w.Header().Set("Refresh", "5")
-	text := view.Trouble(h.options.Engine, err)
+	text := h.sentence(err)
 	if reached := h.watcher.Reached(); !reached.IsZero() {
 		text += " Figures are of " + stamp{reached}.Clock() + " UTC."
 	}
-	h.fail(w, r, a, http.StatusServiceUnavailable, text+" This page tries again by itself.")
+	h.failed(w, r, a, err, http.StatusServiceUnavailable, text+" This page tries again by itself.")
+}
+
+// failed answers with a page that says an error, by default with a status. The log has errors of the engine: the server's, if
+// there is one, has its way with outages.
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, a visitor, err error, otherwise int, text string) {
+	code := statusOf(err, otherwise)
+	if code == http.StatusServiceUnavailable && !rights.Failed(r, err) && !live(r) { // one line a second would say no more
+		h.options.Log.Warn("sema: the dashboard cannot reach the engine", "error", err)
+	}
+	h.fail(w, r, a, code, text)
 }

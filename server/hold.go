@@ -47,7 +47,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 		return out.write(append(line, '\n'))
 	}
 	sayOver := func(event string, err error) {
-		s.noteOutage(r.Context(), err)
+		s.noteFailure(r.Context(), err)
 		_ = say(holdEvent{Event: event, Reason: plain(problemOf(err).at(x.name))}) // the client may be gone
 	}
 	sayHeld := func(event string) error {

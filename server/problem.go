@@ -68,11 +68,15 @@ func (p *httpProblem) at(name string) *httpProblem {
 	return p
 }
 
-// noteOutage notes an error that the engine's silence explains.
-func (s *Server) noteOutage(ctx context.Context, err error) {
+// noteFailure logs an error of the engine: one that its silence explains, and one that does not pass by itself.
+func (s *Server) noteFailure(ctx context.Context, err error) {
 	failure, ok := errors.AsType[*engine.Error](err)
-	if ok && failure.Temporary || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	switch {
+	case ok && failure.Temporary || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		s.engineFailed(err)
+	case ok && errors.Is(err, sema.ErrEngine) && s.engineErrors.Wait("") == 0:
+		s.engineErrors.Take("")
+		s.log.Error("the engine refuses calls, with an error that does not pass by itself", "error", err)
 	}
 }
 
@@ -117,12 +121,7 @@ func plain(err error) string {
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err).at(r.PathValue("name"))
-	s.noteOutage(r.Context(), err)
-	var failure *engine.Error
-	if errors.As(err, &failure) && p.Status == http.StatusServiceUnavailable && !failure.Temporary && s.engineErrors.Wait("") == 0 {
-		s.engineErrors.Take("")
-		s.log.Error("the engine refuses calls, with an error that does not pass by itself", "error", err)
-	}
+	s.noteFailure(r.Context(), err)
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
 	}

@@ -107,7 +107,7 @@ func (s *Server) routes() http.Handler {
 					return err
 				}
 			}
-			h.ServeHTTP(w, r)
+			h.ServeHTTP(w, rights.WithFailed(r, func(err error) { s.noteFailure(r.Context(), err) }))
 			return nil
 		}}
 	}

@@ -12,10 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sema/access"
+	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
+	"sema/internal/rights"
 	"sema/metrics"
 	"sema/server"
 )
@@ -207,7 +210,21 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 		var logs [2]*buffer
 		for i := range logs {
 			logs[i] = &buffer{}
-			h := newVirtual(t, away{shared, is}, server.Options{Log: slog.New(slog.NewTextHandler(logs[i], nil))})
+			log, e := slog.New(slog.NewTextHandler(logs[i], nil)), away{shared, is}
+			d, err := dashboard.New(e, &dashboard.Options{Log: log, Audit: func(access.Record) {}, Allow: func(*http.Request) access.Who { return access.Who{Right: rights.Admin} }})
+			expect.OK(t, err)
+			defer d.Close()
+			h := newVirtual(t, e, server.Options{Log: log, Dashboard: d})
+			page := func(r *http.Request, err error) {
+				expect.OK(t, err)
+				r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
+				resp, err := h.client.Do(r)
+				expect.OK(t, err)
+				_ = resp.Body.Close()
+				if resp.StatusCode != http.StatusServiceUnavailable {
+					t.Errorf("%s: %s", r.URL, resp.Status)
+				}
+			}
 			for range 2 {
 				logs[i].b.Reset()
 				h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":5}`)
@@ -217,12 +234,14 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 					h.want(503, "POST", "/v1/semaphores/x/permits", `{"limit":5}`)
 					h.want(503, "GET", "/v1/semaphores/x", ``)
 					h.want(503, "GET", "/readyz", ``)
+					page(http.NewRequest("GET", h.url+"/act?do=pause&name=x", nil))
+					page(http.NewRequest("POST", h.url+"/act", strings.NewReader("do=pause&name=x")))
 				}
 				is.Store(false)
 				time.Sleep(3 * time.Second)
 				h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":5}`)
 				lines := strings.Split(strings.TrimSpace(logs[i].String()), "\n")
-				if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "refused=40") || !strings.Contains(lines[1], "seconds=") {
+				if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "refused=60") || !strings.Contains(lines[1], "seconds=") {
 					t.Errorf("server %d: %q", i, lines)
 				}
 			}

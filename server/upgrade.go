@@ -119,7 +119,7 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *access.Who, r *http.Req
 	answer, err = s.answer(context.Background(), m, b, who, r)
 	if err != nil {
 		s.auditRefused(r, who, err)
-		s.noteOutage(r.Context(), err)
+		s.noteFailure(r.Context(), err)
 		p := problemOf(err)
 		if p.Status == http.StatusInternalServerError {
 			s.log.Error("internal error", "path", r.URL.Path, "error", err)

@@ -3,6 +3,7 @@
 package rights
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -35,6 +36,22 @@ func May(w access.Who, right string) bool {
 // Sees reports whether the prefixes of a user cover a name.
 func Sees(w access.Who, name string) bool {
 	return len(w.Prefixes) == 0 || slices.ContainsFunc(w.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+type failed struct{}
+
+// WithFailed has f told of errors of the engine with which a handler of the server answers a request.
+func WithFailed(r *http.Request, f func(error)) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), failed{}, f))
+}
+
+// Failed tells the server of an error. It reports whether there is a server.
+func Failed(r *http.Request, err error) bool {
+	f, ok := r.Context().Value(failed{}).(func(error))
+	if ok {
+		f(err)
+	}
+	return ok
 }
 
 // Among returns prefixes that cover the names that begin with prefix and that w sees. An empty
