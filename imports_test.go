@@ -46,7 +46,7 @@ var importRules = []struct {
 	{"sema/internal/history", []string{"sema/access", "sema/engine", "sema/watch"}, "it keeps what a watch sees, over any engine"},
 	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/internal/rights", "sema/internal/history", "sema/internal/once", "sema/watch", "sema/internal/view", "sema/internal/protocol"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
-	{"sema/internal/view", []string{"sema/engine", "sema/internal/ledger", "sema/watch"}, "one JSON, and the same words, for all who show a semaphore"},
+	{"sema/internal/view", []string{"sema/access", "sema/engine", "sema/internal/ledger", "sema/watch"}, "one JSON, and the same words, for all who show a semaphore"},
 	{"sema/sematest", []string{"sema", "sema/engine", "sema/internal/once", "sema/engines/memengine", "sema/internal/protocol"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/once", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors and the subscriptions"},

@@ -318,29 +318,25 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 
 var errAudit = errors.New("the audit log cannot be written, so nothing was changed")
 
-// perform changes something, and writes down what became of it. It returns what was before.
+// perform changes something, and writes down what became of it. It returns what was before. Without knowing that it tries
+// nothing: a limit would make a semaphore anew.
 func (h *Handler) perform(ctx context.Context, x access.Record, d kind) (before engine.State, err error) {
+	o, err := sema.Operate(h.engine, x.Name)
+	if err == nil {
+		defer func() { _ = o.Close() }() // the answer is there
+		before, err = o.State(ctx)
+	}
+	x = view.Before(x, before)
 	if h.options.AuditFirst != nil && h.options.AuditFirst(x) != nil {
 		return before, errAudit
 	}
-	before, err = h.change(ctx, x, d)
+	if err == nil {
+		err = d.do(ctx, o, x)
+	}
 	x.Result = rights.ResultOf(err)
 	h.options.Audit(x)
 	h.history.Act(x)
 	return before, err
-}
-
-func (h *Handler) change(ctx context.Context, x access.Record, d kind) (before engine.State, err error) {
-	o, err := sema.Operate(h.engine, x.Name)
-	if err != nil {
-		return before, err
-	}
-	defer func() { _ = o.Close() }() // the answer is there
-	before, err = o.State(ctx)
-	if err != nil {
-		return before, err // a limit would make one anew
-	}
-	return before, d.do(ctx, o, x)
 }
 
 // sentence is an error for those who read pages.

@@ -128,7 +128,7 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 		if err != nil {
 			break
 		}
-		x := access.Record{What: "revoke", Name: permit.Semaphore, Permit: permit.ID, Caller: permit.Client.Caller}
+		x := access.Record{What: "revoke", Name: permit.Semaphore, Permit: permit.ID}
 		_, err = h.perform(ctx, rights.By(x, a.Who, r), kinds[x.What])
 		switch rights.ResultOf(err) {
 		case "done":

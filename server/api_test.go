@@ -2,11 +2,14 @@ package server_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"time"
 
 	"sema/access"
+	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
@@ -867,5 +871,53 @@ func TestAKeyAsATextHasNoSlash(t *testing.T) {
 			}
 		}
 		h.want(200, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":["acme/alice"]}`)
+	})
+}
+
+// What an operator does on a page is recorded as the same by way of the API is: with what was before, and whose it was.
+func TestPagesAndTheAPIRecordTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		var pages []access.Record
+		d := newDashboard(t, e, dashboard.Options{Audit: func(a access.Record) { pages = append(pages, a) }})
+		h := newVirtual(t, e, server.Options{Dashboard: d})
+		for _, name := range []string{"api", "page"} {
+			for _, id := range []string{"one", "two"} {
+				h.want(200, "PUT", "/v1/semaphores/"+name+"/permits/"+id, `{"limit":20,"caps":[9],"pools":{"gpu":2},"key":["acme","alice"]}`)
+			}
+		}
+		permits, same := h.state("api").Holders, h.state("page").Holders
+		for _, act := range []struct {
+			what, method, path, body string
+			form                     url.Values
+		}{
+			{"set-key", "PUT", "/keys/acme", `{"cap":7,"share":300}`, url.Values{"key": {"acme"}, "cap": {"7"}, "share": {"300"}}},
+			{"unset-key", "DELETE", "/keys/acme", ``, url.Values{"key": {"acme"}}},
+			{"limit", "PUT", "/limit", `{"limit":30,"caps":[8]}`, url.Values{"limit": {"30"}, "caps": {"8"}}},
+			{"limit", "PUT", "/limit", `{"limit":30,"pools":{"gpu":3}}`, url.Values{"pool": {"gpu"}, "amount": {"3"}}},
+			{"unset-limit", "DELETE", "/limit", ``, nil},
+			{"pause", "POST", "/pause", ``, nil},
+			{"unpause", "POST", "/unpause", ``, nil},
+			{"revoke", "POST", "/holders/" + permits[0].ID + "/revoke", ``, url.Values{"permit": {permits[0].ID}}},
+			{"release", "DELETE", "/holders/" + permits[1].ID, ``, url.Values{"permit": {permits[1].ID}}},
+		} {
+			before := len(h.audit.String())
+			h.want(204, act.method, "/v1/semaphores/api"+act.path, act.body)
+			form := url.Values{"do": {act.what}, "name": {"page"}}
+			maps.Copy(form, act.form)
+			for i, of := range permits {
+				if of.ID == form.Get("permit") {
+					form.Set("permit", same[i].ID)
+				}
+			}
+			h.page(303, "POST", "/act", form)
+			var api access.Record
+			expect.OK(t, json.Unmarshal([]byte(h.audit.String()[before:]), &api))
+			page := pages[len(pages)-1]
+			page.Time, page.From, page.Name, page.Permit, page.Limit = api.Time, api.From, api.Name, api.Permit, cmp.Or(page.Limit, api.Limit)
+			if !reflect.DeepEqual(page, api) || page.Result != "done" || act.form != nil && page.Was == nil && page.Key == "" {
+				t.Errorf("%s: on a page %+v, by the API %+v", act.what, page, api)
+			}
+		}
 	})
 }

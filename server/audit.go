@@ -84,7 +84,7 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 			a.Key, a.Cap, a.Share = engine.Key(q.Key), q.Cap, q.Share
 		}
 		if st, err := s.stateOf(ctx, rs.name); err == nil { // the call reports the error
-			a.Was = was(a.What, a.Key, st)
+			a = view.Before(a, st)
 		}
 		if list == nil {
 			list = map[int]access.Record{}
@@ -92,26 +92,6 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 		list[i] = a
 	}
 	return list
-}
-
-// was is what holds before an operation that changes it; nil: there is nothing, or another operation.
-func was(what string, key engine.Key, st engine.State) *access.Rule {
-	switch what {
-	case "limit", "unset-limit":
-		amounts := map[string]int{}
-		for _, p := range st.Pools {
-			amounts[p.Pool] = p.Limit
-		}
-		pools, _ := engine.NewPools(amounts, 0)
-		if st.Limit > 0 {
-			return &access.Rule{Limit: st.Limit, Caps: st.Caps.List(), Pools: pools}
-		}
-	case "set-key", "unset-key":
-		if k := view.LookAt(st).Key(key); st.Limit > 0 {
-			return &access.Rule{Cap: k.Cap, Share: k.Share}
-		}
-	}
-	return nil
 }
 
 // auditAdapted logs a change of the limit by a controller. It skips requests with an unchanged

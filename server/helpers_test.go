@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"sema/access"
+	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
@@ -91,6 +94,29 @@ func newTestServer(tb testing.TB, e protocol.Engine, o server.Options, serve fun
 		_ = e.Close()
 	})
 	return h
+}
+
+// newDashboard is one where everybody may do everything.
+func newDashboard(tb testing.TB, e protocol.Engine, o dashboard.Options) *dashboard.Handler {
+	o.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: rights.Admin} }
+	d, err := dashboard.New(e, &o)
+	expect.OK(tb, err)
+	tb.Cleanup(d.Close)
+	return d
+}
+
+// page asks for a page of the dashboard, or posts a form of one.
+func (h *testServer) page(status int, method, path string, form url.Values) {
+	h.Helper()
+	r, err := http.NewRequest(method, h.url+path, strings.NewReader(form.Encode()))
+	expect.OK(h, err)
+	r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
+	resp, err := (&http.Client{Transport: h.client.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
+	expect.OK(h, err)
+	_ = resp.Body.Close()
+	if resp.StatusCode != status {
+		h.Errorf("%s %s: %s, want %d", method, path, resp.Status, status)
+	}
 }
 
 // answer is a response with its whole body.

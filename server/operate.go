@@ -237,7 +237,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who
 	defer cancel()
 	a.Name = name
 	if st, err := o.State(ctx); err == nil { // the operation reports the error
-		a.Was = was(a.What, a.Key, st)
+		a = view.Before(a, st)
 	}
 	if err := s.auditFirst(a, who, r); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
-	"sema/internal/rights"
 	"sema/metrics"
 	"sema/server"
 )
@@ -211,20 +211,8 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 		for i := range logs {
 			logs[i] = &buffer{}
 			log, e := slog.New(slog.NewTextHandler(logs[i], nil)), away{shared, is}
-			d, err := dashboard.New(e, &dashboard.Options{Log: log, Audit: func(access.Record) {}, Allow: func(*http.Request) access.Who { return access.Who{Right: rights.Admin} }})
-			expect.OK(t, err)
-			defer d.Close()
+			d := newDashboard(t, e, dashboard.Options{Log: log, Audit: func(access.Record) {}})
 			h := newVirtual(t, e, server.Options{Log: log, Dashboard: d})
-			page := func(r *http.Request, err error) {
-				expect.OK(t, err)
-				r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
-				resp, err := h.client.Do(r)
-				expect.OK(t, err)
-				_ = resp.Body.Close()
-				if resp.StatusCode != http.StatusServiceUnavailable {
-					t.Errorf("%s: %s", r.URL, resp.Status)
-				}
-			}
 			for range 2 {
 				logs[i].b.Reset()
 				h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":5}`)
@@ -234,8 +222,8 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 					h.want(503, "POST", "/v1/semaphores/x/permits", `{"limit":5}`)
 					h.want(503, "GET", "/v1/semaphores/x", ``)
 					h.want(503, "GET", "/readyz", ``)
-					page(http.NewRequest("GET", h.url+"/act?do=pause&name=x", nil))
-					page(http.NewRequest("POST", h.url+"/act", strings.NewReader("do=pause&name=x")))
+					h.page(503, "GET", "/act?do=pause&name=x", nil)
+					h.page(503, "POST", "/act", url.Values{"do": {"pause"}, "name": {"x"}})
 				}
 				is.Store(false)
 				time.Sleep(3 * time.Second)

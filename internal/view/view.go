@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/watch"
 )
@@ -175,6 +176,32 @@ func (l Look) Explain(list []Key) {
 			n++
 		}
 	}
+}
+
+// Before adds to the record of an operation what it changes, as it is now: values, or whose permit it is.
+func Before(a access.Record, st engine.State) access.Record {
+	switch a.What {
+	case "limit", "unset-limit":
+		amounts := map[string]int{}
+		for _, p := range st.Pools {
+			amounts[p.Pool] = p.Limit
+		}
+		pools, _ := engine.NewPools(amounts, 0)
+		a.Was = &access.Rule{Limit: st.Limit, Caps: st.Caps.List(), Pools: pools}
+	case "set-key", "unset-key":
+		k := LookAt(st).Key(a.Key)
+		a.Was = &access.Rule{Cap: k.Cap, Share: k.Share}
+	case "revoke", "release":
+		for _, h := range st.Holders {
+			if h.ID == a.Permit {
+				a.Caller, a.Key = h.Client.Caller, h.Key
+			}
+		}
+	}
+	if st.Limit == 0 {
+		a.Was = nil
+	}
+	return a
 }
 
 // ByToken returns the holders in the order of their grants. Engines list them
