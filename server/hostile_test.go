@@ -278,19 +278,19 @@ func TestWrongPools(t *testing.T) {
 	})
 }
 
-// A path with an empty name, or with dots as a name, is refused. A redirect to the path without it would lead
+// A path with an empty name, a slash as a name, or dots, is refused. A redirect to the path without it would lead
 // a client that follows it to another key, or to the semaphore.
 func TestPathsOfKeysAreTakenAsTheyAre(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
-		for _, path := range []string{"keys//alice", "keys/acme//alice", "keys/acme//", "keys/..", "keys/.", "keys/acme/..", "/limit", "../x/limit"} {
+		for _, path := range []string{"keys//alice", "keys/acme//alice", "keys/acme//", "keys/..", "keys/.", "keys/acme/..", "/limit", "../x/limit", "keys/%2F", "keys/%2f/alice", "keys/acme/%2F"} {
 			for _, method := range []string{"PUT", "DELETE"} {
 				if a := h.want(400, method, "/v1/semaphores/x/"+path, `{"cap":1}`); !strings.Contains(string(a.body), "want %2E") {
 					t.Errorf("%s %s: %s", method, path, a.body)
 				}
 			}
 		}
-		for _, path := range []string{"keys/a%2F%2Fb", "keys/%2E%2E", "keys/acme/%2E", "keys/acme/..."} {
+		for _, path := range []string{"keys/a%2F%2Fb", "keys/%2E%2E", "keys/acme/%2E", "keys/acme/...", "keys/%2Fa/a%2F"} {
 			h.want(204, "PUT", "/v1/semaphores/x/"+path, `{"cap":1}`)
 		}
 	})

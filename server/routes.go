@@ -118,12 +118,12 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", s.counted("/", s.guarded(rest)))
-	// A ServeMux redirects from keys//alice to keys/alice, which is another key.
+	// A ServeMux redirects from keys//alice to keys/alice, which is another key. It takes %2F alone for the end of a path.
 	unclean := s.counted("unclean path", s.guarded(route{right: rights.Read, do: func(*Server, http.ResponseWriter, *http.Request, *access.Who) error {
-		return problem(http.StatusBadRequest, "argument", "the path has an empty name, or . or .. as a name: want %%2E for such a dot")
+		return problem(http.StatusBadRequest, "argument", "the path has an empty name, or / alone as a name, or . or ..: want %%2E for such a dot")
 	}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.EscapedPath(); strings.HasPrefix(p, "/v1/") && path.Clean(p) != strings.TrimSuffix(p, "/") {
+		if p := r.URL.EscapedPath(); strings.HasPrefix(p, "/v1/") && (path.Clean(p) != strings.TrimSuffix(p, "/") || strings.Contains(strings.ToUpper(p)+"/", "/%2F/")) {
 			unclean(w, r)
 			return
 		}

@@ -150,7 +150,13 @@ test("arguments that no request can have", async () => {
   for (const [what, value] of [["limit", NaN], ["limit", 1n], ["lease", NaN], ["caps", [1n]], ["pools", { gpu: Infinity }]]) {
     await assert.rejects(client.semaphore(server.name, { limit: 1, [what]: value }).acquire({ timeout: 0 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument" && e.message.startsWith(what))
   }
-  for (const name of ["...", "a/../b", "%2E", "a b?c#d", "ä"]) await client.semaphore(name, { limit: 1 }).run(() => {}, { timeout: MINUTE })
+})
+
+test("names are what the server sees", async () => {
+  for (const name of ["...", "a/../b", "/a", "../", "%2E", "%2e%2e", " ", "a b?c#d", "ä"]) {
+    await client.semaphore(name, { limit: 1 }).run(async () => assert.ok((await server.names()).includes(name), name), { timeout: MINUTE })
+  }
+  await assert.rejects(client.semaphore("/", { limit: 1 }).acquire({ timeout: 0 }), (e) => e instanceof Refused && e.status === 400)
 })
 
 // A process or a thread that is sent a permit gets data: it can neither release the permit nor be told of its loss.

@@ -51,6 +51,12 @@ export class Serving {
     }
   }
 
+  /** The names of all semaphores. */
+  async names() {
+    const answer = await fetch(`${this.url}/v1/semaphores?max=1000`)
+    return (await answer.json()).semaphores.map(({ name }) => name)
+  }
+
   async revoke(permit) {
     const answer = await fetch(`${this.url}/v1/semaphores/${encodeURIComponent(this.name)}/holders/${permit}/revoke`, { method: "POST" })
     if (answer.status !== 204) throw new Error(await answer.text())

@@ -197,10 +197,13 @@ class Sync(Serving):
                 self.client.semaphore(**{"name": self.name, "limit": 1} | {what: value}).acquire()  # type: ignore[arg-type]
 
     def test_names_that_a_path_may_not_have(self) -> None:
-        for name in (".", "..", "...", "a/../b", "%2E", "a b?c#d", "ä"):
+        for name in (".", "..", "...", "a/../b", "/a", "../", "%2E", "%2e%2e", " ", "a b?c#d", "ä"):
             with self.client.semaphore(name, limit=1).acquire(MINUTE) as permit:
                 self.assertIn(name, self.names())
                 permit.release()
+        with self.assertRaises(Refused) as refused:
+            self.client.semaphore("/", limit=1).acquire()
+        self.assertEqual(refused.exception.status, 400)
 
     def test_nothing_free(self) -> None:
         with self.semaphore.acquire() as first:
