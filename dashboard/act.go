@@ -222,7 +222,7 @@ type confirmView struct {
 	Hidden                url.Values
 	Fields                []field
 	Of                    *hostPermit // the permit that it is about
-	Unset                 string      // the address of what ends it; empty: nothing
+	Unset                 string      // the address of the form that ends a rule; empty: there is none
 	Back                  string
 }
 

@@ -21,7 +21,7 @@ const (
 	// enoughWaits is how many waits say what is usual.
 	enoughWaits = 20
 
-	// attention is the rank of the least of what needs it.
+	// A trouble of this rank, or a higher one, needs attention.
 	attention = 2
 )
 

@@ -30,7 +30,7 @@ func bar(used, limit, scale int) template.HTML {
 	return template.HTML(text + `</svg>`)
 }
 
-// mostCells is how large a pool is whose bar has a cell for each unit.
+// mostCells is the size of the largest pool that has a cell for each unit in its bar.
 const mostCells = 12
 
 // cells is the bar of a pool.

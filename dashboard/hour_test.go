@@ -232,8 +232,8 @@ func TestAHostThatDied(t *testing.T) {
 	})
 }
 
-// The address of callers of an API with tokens may be a proxy's: they are grouped by token, and shown by their ids. A revocation
-// of what a token has spares the others behind the same address.
+// The address of callers of an API with tokens may be a proxy's: they are grouped by token, and shown by their ids. Revoking the
+// permits of one token spares the other callers behind the same address.
 func TestCallersOfAnAPIAreGroupedByToken(t *testing.T) {
 	o := dashboard.Options{Login: func(*http.Request, string) (access.Who, bool) { return access.Who{Right: "admin", Name: "olga"}, true }}
 	kept(t, o, func(t *testing.T, s *site) {

@@ -62,7 +62,7 @@ type State struct {
 	// the others. In the first two parts a key comes before those below it.
 	Keys []KeyState
 
-	// Turns are of the keys that wait, those first that began first. Who has them can tell which key is served next.
+	// Turns are of the keys that wait, sorted by when each began to. With them one can compute which key is served next.
 	Turns []Turn
 }
 

@@ -874,7 +874,7 @@ func TestAKeyAsATextHasNoSlash(t *testing.T) {
 	})
 }
 
-// What an operator does on a page is recorded as the same by way of the API is: with what was before, and whose it was.
+// An act on a page leaves the same audit record as the act by way of the API: with the values before, and the permit's owner.
 func TestPagesAndTheAPIRecordTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()

@@ -140,11 +140,16 @@ func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Du
 	return x.loop.Result(ctx, op, w, o)
 }
 
-// find returns the engine's permit with a number, whichever server granted it.
-func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.Holder, error) {
+// look reads the semaphore from the engine.
+func (x *semaphore) look(ctx context.Context) (engine.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	st, err := x.loop.Session().State(ctx)
+	return x.loop.Session().State(ctx)
+}
+
+// find returns the engine's permit with a number, whichever server granted it.
+func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.Holder, error) {
+	st, err := x.look(ctx)
 	if err != nil {
 		return engine.ID{}, engine.Holder{}, err
 	}
@@ -164,9 +169,7 @@ func (x *semaphore) isPaused(ctx context.Context) bool {
 	if fresh {
 		return paused
 	}
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
-	st, err := x.loop.Session().State(ctx)
+	st, err := x.look(ctx)
 	if err != nil {
 		return false
 	}

@@ -67,7 +67,7 @@ type Options struct {
 	// a mistake of the client, and 503; at error any other status from 500 on. Default: false.
 	AccessLog bool
 
-	// Observer is told of the permits of the JSON API's callers: Acquired, Failed with what Acquire would return,
+	// Observer is told of the permits of the JSON API's callers: Acquired, Failed with the error of Acquire,
 	// Released and Lost. A permit that another server granted has its Held from the engine. Default: nobody is told.
 	Observer sema.Observer
 

@@ -33,7 +33,7 @@ func (s stated) String() string {
 // maxStated is how many configurations of a semaphore are remembered.
 const maxStated = 64
 
-// state settles what a request says with what is stored, by the policies of sema.Options.OnConflict. A configuration is
+// state compares the configuration of a request with the stored one, and applies a policy of sema.Options.OnConflict. A configuration is
 // newest when this server hears it for the first time: callers of an older one, which ask on, do not bring it back. A
 // limit that an operator pinned stays.
 func (x *semaphore) state(ctx context.Context, says stated, policy string) error {
@@ -43,9 +43,7 @@ func (x *semaphore) state(ctx context.Context, says stated, policy string) error
 	if old {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
-	st, err := x.loop.Session().State(ctx)
+	st, err := x.look(ctx)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ func Foresee(st *engine.State) *Foreseen {
 	return f
 }
 
-// foreseeKeys makes the keys, with what they hold. A state does not say of all own callers what they hold: it is what the keys
-// below do not.
+// foreseeKeys makes the keys with their weight. A state does not list all leaves of own callers: their weight is that of the key
+// less that of the keys below it.
 func (l *Ledger) foreseeKeys(st *engine.State) {
 	for _, k := range st.Keys {
 		l.key(string(k.Key))
@@ -106,9 +106,9 @@ func (f *Foreseen) Ask(w engine.Waiter) {
 	f.l.reschedule(f.enqueue(w).key.leaf())
 }
 
-// KeysBefore says which keys beside each of a waiter's, from its leaf up, have callers that are served before it, if
-// those before it in its queue go away, and those of the keys beside the ones below. If nobody else is left at a key, one
-// that would ask is new there.
+// KeysBefore calls say for each key of a waiter's path, from its leaf up, with the keys beside it that are served first. It
+// counts as gone those who are ahead in the waiter's queue, and those whom it has named before. If nobody else is left at a
+// key, one that would ask is new there.
 func (f *Foreseen) KeysBefore(i int, asks bool, say func(key engine.Key, before []engine.Key)) {
 	t := f.tickets[i]
 	gone := 1 + position(t.class().queue, t)
@@ -174,8 +174,8 @@ func (f *Foreseen) First(i int) (list []engine.Waiter) {
 	return list
 }
 
-// Lacks says how much of what a waiter wants it lacks, beside what others keep free: of a key, of a pool, or of the
-// limit. If the waiter keeps something free itself, that does not count: if nothing lacks then, others of its key do.
+// Lacks calls say for each key, each pool and the limit that has too little left for a waiter, because others keep some free.
+// The waiter may keep some free for itself, which does not count. If nothing lacks then, it was another caller of its key.
 func (f *Foreseen) Lacks(i int, say func(key engine.Key, pool string, n int)) {
 	t := f.tickets[i]
 	if t.class() == nil {

@@ -21,8 +21,8 @@ type Obstacle struct {
 	Pause    bool
 	Behind   int          // how many are before it in its queue
 	Before   []engine.Key // beside the waiter's keys: where others go first
-	Bound    *Bound       // has too little left, beside what is reserved
-	Reserved int          // what those who go first of other pools want of the bound
+	Bound    *Bound       // has too little left
+	Reserved int          // how much of the bound others want who go first, of other pools
 }
 
 // asked is what the ledger has said of a look.
@@ -90,7 +90,7 @@ type relief struct {
 	raised []int // each bound by so much
 }
 
-// find begins with what the waiter needs for sure. The rest is tried, if others may be served meanwhile.
+// find begins with the bounds that are too small in any case. If others may be served meanwhile, it tries the rest.
 func (x *inquiry) find() (list []Obstacle) {
 	x.bounds = x.Bounds(x.w)
 	if len(x.Pools) == 0 { // else it is said what they take
@@ -137,8 +137,8 @@ func (x *inquiry) keysBefore() {
 	})
 }
 
-// least is as little relief as serves the waiter. It first raises bounds by what those want who go first, until the waiter is
-// served also if all is raised before anybody is. Then it drops what was not needed.
+// least is as little relief as serves the waiter. It first raises bounds until there is room for all who go first. The waiter
+// has to be served also if the bounds are that large from the beginning. Then it drops each part that is not needed.
 func (x *inquiry) least(r relief) relief {
 	plain := slices.Clone(r.raised)
 	for range mostRaises {

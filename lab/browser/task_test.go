@@ -11,7 +11,7 @@ import (
 	"sema"
 )
 
-// slash is the key, which a page may keep from what has the focus then: chromedp.KeyEvent sends its text as an event of its own.
+// slash is the key / as one event, whose text the page can suppress. chromedp.KeyEvent would send the text as a second event.
 var slash = command(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/", WindowsVirtualKeyCode: 191})
 
 // hand is an operator with a mouse or a keyboard, whose actions are counted: to go to a control and use it is one, to
