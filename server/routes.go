@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sema"
@@ -16,10 +18,20 @@ import (
 	"sema/internal/rights"
 )
 
-// openAPI describes the routes below; a test compares them.
-//
 //go:embed openapi.json
-var openAPI []byte
+var written string
+
+// openAPI describes the routes below; a test compares them. The file says once what many answers have: guarded are those of all
+// routes that need a right, body those of routes with a body; problem is the content of an error, later its header.
+var openAPI = sync.OnceValue(func() []byte {
+	const answer = `"%s": {"$ref": "#/components/responses/%s"}`
+	return []byte(strings.NewReplacer(
+		`"guarded": {}`, fmt.Sprintf(answer+", "+answer+", "+answer+", "+answer, "400", "Wrong", "401", "Unknown", "403", "Forbidden", "503", "Away"),
+		`"body": {}`, fmt.Sprintf(answer+", "+answer+", "+answer, "408", "Slow", "413", "TooLarge", "415", "MediaType"),
+		`"problem": {}`, `"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}`,
+		`"later": {}`, `"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}`,
+	).Replace(written))
+})
 
 // route is a method and path with its handler.
 type route struct {
@@ -193,6 +205,6 @@ func (u *deadlineBody) Close() error { return u.body.Close() }
 
 func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openAPI)
+	_, _ = w.Write(openAPI())
 	return nil
 }
