@@ -110,6 +110,7 @@ func (f *Foreseen) Ask(w engine.Waiter) {
 // counts as gone those who are ahead in the waiter's queue, and those whom it has named before. If nobody else is left at a
 // key, one that would ask is new there.
 func (f *Foreseen) KeysBefore(i int, asks bool, say func(key engine.Key, before []engine.Key)) {
+	f.l.endRound()
 	t := f.tickets[i]
 	gone := 1 + position(t.class().queue, t)
 	for k := range t.key.path() {

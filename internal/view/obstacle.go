@@ -44,8 +44,11 @@ type question struct {
 func (l Look) Obstacles(w engine.Waiter) []Obstacle {
 	if l.known == nil {
 		st := l.State
-		*l.asked = asked{before: ledger.Foresee(&st), after: ledger.Foresee(&st), known: map[question][]Obstacle{}}
-		l.settled = !l.after.Serve() && !l.Paused
+		f := ledger.Foresee(&st)
+		*l.asked = asked{before: f, after: f, settled: !l.Paused, known: map[question][]Obstacle{}}
+		if f.Serve() {
+			l.before, l.settled = ledger.Foresee(&st), false
+		}
 	}
 	x := inquiry{Look: l, w: w, i: len(l.Waiters), ahead: Obstacle{Behind: len(l.line[queueOf(w)])}}
 	if w.ID != "" {
@@ -77,7 +80,9 @@ func (l Look) Obstacles(w engine.Waiter) []Obstacle {
 type inquiry struct {
 	Look
 	w      engine.Waiter
-	i      int // among the waiters; their number if it asks now
+	i      int          // among the waiters; their number if it asks now
+	part   engine.State // what counts, see look
+	near   []queue
 	bounds []Bound
 	ahead  Obstacle        // those who are served first whatever bounds allow
 	first  []engine.Waiter // those who are served first, or keep something free
@@ -140,6 +145,7 @@ func (x *inquiry) keysBefore() {
 // least is as little relief as serves the waiter. It first raises bounds until there is room for all who go first. The waiter
 // has to be served also if the bounds are that large from the beginning. Then it drops each part that is not needed.
 func (x *inquiry) least(r relief) relief {
+	x.look()
 	plain := slices.Clone(r.raised)
 	for range mostRaises {
 		f, at := x.try(r)
@@ -190,31 +196,53 @@ func (x *inquiry) raise(f *ledger.Foreseen, at int, raised []int) {
 	f.Serve()
 }
 
-// nearTo are the queues from which somebody may be served before those below a key.
-func (l Look) nearTo(top engine.Key) []queue {
-	list, ok := l.near[top]
-	if !ok {
-		all, below := map[string]int{}, map[string]int{}
-		for _, q := range l.queues {
-			of := all
-			if q.key.First(1) == top {
-				of = below
-			}
-			if of[q.set]++; of[q.set] <= mostRaises {
-				list = append(list, q)
+// look finds the queues from which somebody may be served before the waiter: for each set of pools the first ones, and the
+// first ones below the waiter's top key. Only their keys count then.
+func (x *inquiry) look() {
+	all, below, keys := map[string]int{}, map[string]int{}, map[engine.Key]bool{}
+	mine := queueOf(x.w)
+	for _, q := range append([]queue{mine}, x.queues...) {
+		of := all
+		if q.key.First(1) == mine.key.First(1) {
+			of = below
+		}
+		if of[q.set]++; q == mine || of[q.set] <= mostRaises {
+			x.near = append(x.near, q)
+			for _, key := range Path(q.key) {
+				keys[key] = true
 			}
 		}
-		l.near[top] = list
 	}
-	return list
+	x.near = slices.DeleteFunc(x.near, func(q queue) bool { return q == mine })
+	x.part = x.State
+	x.part.Waiters, x.part.Keys = nil, nil
+	x.part.Turns = slices.DeleteFunc(slices.Clone(x.Turns), func(t engine.Turn) bool { return !keys[t.Key] })
+	x.part.Holders = slices.DeleteFunc(slices.Clone(x.Holders), func(h engine.Holder) bool {
+		return h.Takes == "" || !slices.ContainsFunc(Path(h.Key), func(key engine.Key) bool { return keys[key] })
+	})
+	held := map[engine.Key]int{"": x.Used} // by own callers
+	for _, k := range x.Keys {
+		if k.Key != "" && !k.Key.Own() {
+			held[k.Key.Above()] -= k.Held
+			held[k.Key] += k.Held
+		}
+		if keys[k.Key] {
+			x.part.Keys = append(x.part.Keys, k)
+			delete(keys, k.Key)
+		}
+	}
+	for key := range keys {
+		if up := key.Above(); key == "" || key.Own() && held[up] < x.Key(up).Held { // the state does not list it, and others are beside it
+			x.part.Keys = append(x.part.Keys, engine.KeyState{Key: key, Held: held[up]})
+		}
+	}
 }
 
 // try serves all that can be served after a relief, of those who may be served before the waiter.
 func (x *inquiry) try(r relief) (f *ledger.Foreseen, at int) {
-	st, mine := x.State, queueOf(x.w)
-	st.Waiters = nil
-	for _, q := range x.nearTo(mine.key.First(1)) {
-		if q != mine && !(r.ahead && q.set == mine.set && slices.ContainsFunc(Path(q.key), func(k engine.Key) bool { return slices.Contains(x.ahead.Before, k) })) {
+	st, mine := x.part, queueOf(x.w)
+	for _, q := range x.near {
+		if !(r.ahead && q.set == mine.set && slices.ContainsFunc(Path(q.key), func(k engine.Key) bool { return slices.Contains(x.ahead.Before, k) })) {
 			st.Waiters = append(st.Waiters, x.line[q][:min(mostRaises, len(x.line[q]))]...)
 		}
 	}
