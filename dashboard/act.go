@@ -95,7 +95,7 @@ var kinds = map[string]kind{
 
 func limitFields(x access.Record, st engine.State, v url.Values) []field {
 	for pool := range x.Pools.All() {
-		return []field{{Name: "amount", Label: "Amount of " + pool, Type: "number", Value: cmp.Or(v.Get("amount"), strconv.Itoa(poolOf(st, pool).Limit)), Max: engine.MaxLimit, Required: true}}
+		return []field{{Name: "amount", Label: "Amount of " + pool, Type: "number", Value: cmp.Or(v.Get("amount"), strconv.Itoa(view.Pool(st.Pools, pool).Limit)), Max: engine.MaxLimit, Required: true}}
 	}
 	list := []field{{Name: "limit", Label: "Limit", Type: "number", Value: strconv.Itoa(cmp.Or(x.Limit, st.Limit)), Min: 0, Max: engine.MaxLimit, Required: true}} // of 0 the error names the pause
 	if view.Keyed(st) {
@@ -144,16 +144,6 @@ func actions(name string, st engine.State) (list []link) {
 		list = append(list, link{kinds[key].button + "…", actAddress(key, name)})
 	}
 	return list
-}
-
-// poolOf is a pool of a semaphore.
-func poolOf(st engine.State, name string) (found engine.PoolState) {
-	for _, p := range st.Pools {
-		if p.Pool == name {
-			found = p
-		}
-	}
-	return found
 }
 
 // changeOf reads a change, and checks all of it. One that is asked about may lack its values.

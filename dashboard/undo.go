@@ -59,7 +59,7 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 
 func undoLimit(x access.Record, before engine.State) (says string, back url.Values) {
 	for pool, n := range x.Pools.All() { // it is one
-		was := poolOf(before, pool).Limit
+		was := view.Pool(before.Pools, pool).Limit
 		back = url.Values{"do": {"limit"}, "pool": {pool}, "amount": {strconv.Itoa(was)}}
 		if !before.Pinned {
 			back.Set("unset", "1")

@@ -114,7 +114,7 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 		list = append(list, b)
 	}
 	for name, n := range w.Takes.All() {
-		p := pool(l.Pools, name)
+		p := Pool(l.Pools, name)
 		b := Bound{Of: " of " + name, Wants: n, pool: name, Held: p.Used, Limit: p.Limit}
 		b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of)
 		list = append(list, b)
@@ -150,12 +150,14 @@ func (l Look) Key(key engine.Key) engine.KeyState {
 	return engine.KeyState{Key: key, Cap: CapOf(l.Caps, key), Share: engine.DefaultShare}
 }
 
-// pool is a pool of a list; one that is not there has nothing.
-func pool(list []engine.PoolState, name string) *engine.PoolState {
-	if i := slices.IndexFunc(list, func(p engine.PoolState) bool { return p.Pool == name }); i >= 0 {
-		return &list[i]
+// Pool is a pool of a list; one that is not there has nothing.
+func Pool(list []engine.PoolState, name string) engine.PoolState {
+	for _, p := range list {
+		if p.Pool == name {
+			return p
+		}
 	}
-	return &engine.PoolState{Pool: name}
+	return engine.PoolState{Pool: name}
 }
 
 // Keyed reports whether anything tells keys apart. In a semaphore with pools callers without a key are a key, "".
