@@ -24,6 +24,7 @@ type Engine = protocol.Engine
 //	Pools   []engine.PoolState // by name; see Options.Pools
 //	Caps    Caps         // the most weight that a key without a rule may hold
 //	Keys    []engine.KeyState // of a semaphore with keys: those in turn, those at their cap, the others
+//	Turns   []engine.Turn // of a semaphore with keys: the order of service among those that wait
 //	Waiting() int        // callers that wait: with tickets, and behind them in their processes
 type State = engine.State
 
