@@ -64,6 +64,9 @@ var keyTests = []test{
 		more := e.queueFor(heavy, "heavy", 1)
 		w := e.queueFor(light, "light", 1)
 		other := e.queueFor(light, "other", 1)
+		if turns := e.state(light).Turns; len(turns) != 3 || turns[0].Key != "heavy" || turns[1].Key != "light" || turns[2].Key != "other" {
+			e.Errorf("%+v", turns)
+		}
 		if ks := e.state(light).Keys; len(ks) != 3 || ks[0].Key != "light" || ks[1].Key != "other" || ks[2].Key != "heavy" || ks[2].Before != 2 {
 			e.Errorf("%+v", ks)
 		}
