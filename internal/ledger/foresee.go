@@ -135,6 +135,7 @@ func (f *Foreseen) KeysBefore(i int, asks bool, say func(key engine.Key, before 
 func (f *Foreseen) Raise(key engine.Key, pool string, n int) {
 	f.l.endRound()
 	switch {
+	case n == 0:
 	case pool != "":
 		f.l.keys.pools[pool].limit += n
 	case key != "":

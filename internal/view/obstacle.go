@@ -99,7 +99,18 @@ type relief struct {
 func (x *inquiry) find() (list []Obstacle) {
 	x.bounds = x.Bounds(x.w)
 	if len(x.Pools) == 0 { // else it is said what they take
-		x.keysBefore()
+		f := x.before
+		if x.w.ID == "" {
+			f = ledger.Foresee(&x.State)
+			f.Ask(x.w)
+		}
+		f.KeysBefore(x.i, x.w.ID == "", func(key engine.Key, before []engine.Key) {
+			if x.ahead.Behind > 0 || x.ahead.Before != nil {
+				x.ahead.Text += "; "
+			}
+			x.ahead.Text += fmt.Sprintf("keys before %s: %d", Title(key), len(before))
+			x.ahead.Before = append(x.ahead.Before, before...)
+		})
 	}
 	r := relief{x.ahead.Behind > 0 || x.ahead.Before != nil, nil}
 	for _, b := range x.bounds {
@@ -124,22 +135,6 @@ func (x *inquiry) find() (list []Obstacle) {
 		}
 	}
 	return list
-}
-
-// keysBefore finds the keys whose callers are served first.
-func (x *inquiry) keysBefore() {
-	f := x.before
-	if x.w.ID == "" {
-		f = ledger.Foresee(&x.State)
-		f.Ask(x.w)
-	}
-	f.KeysBefore(x.i, x.w.ID == "", func(key engine.Key, before []engine.Key) {
-		if x.ahead.Behind > 0 || x.ahead.Before != nil {
-			x.ahead.Text += "; "
-		}
-		x.ahead.Text += fmt.Sprintf("keys before %s: %d", Title(key), len(before))
-		x.ahead.Before = append(x.ahead.Before, before...)
-	})
 }
 
 // least is as little relief as serves the waiter. It first raises bounds until there is room for all who go first. The waiter
@@ -182,16 +177,13 @@ func (x *inquiry) raise(f *ledger.Foreseen, at int, raised []int) {
 	was := slices.Clone(raised)
 	f.Lacks(at, func(key engine.Key, pool string, n int) {
 		for i, b := range x.bounds {
-			if k, p := b.At(); k == key && p == pool && b.Limit < engine.MaxLimit {
+			if b.Key == key && b.Pool == pool && b.Limit < engine.MaxLimit {
 				raised[i] += n
 			}
 		}
 	})
 	for i, b := range x.bounds {
-		if n := raised[i] - was[i]; n > 0 {
-			key, pool := b.At()
-			f.Raise(key, pool, n)
-		}
+		f.Raise(b.Key, b.Pool, raised[i]-was[i])
 	}
 	f.Serve()
 }
@@ -257,10 +249,7 @@ func (x *inquiry) try(r relief) (f *ledger.Foreseen, at int) {
 		f.Ask(x.w)
 	}
 	for i, b := range x.bounds {
-		if r.raised[i] > 0 {
-			key, pool := b.At()
-			f.Raise(key, pool, r.raised[i])
-		}
+		f.Raise(b.Key, b.Pool, r.raised[i])
 	}
 	f.Serve()
 	return f, at

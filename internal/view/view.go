@@ -78,12 +78,19 @@ type Holder struct {
 	Age     *float64     `json:"age_seconds"` // nil: not recorded
 	Left    float64      `json:"lease_left_seconds"`
 	Revoked bool         `json:"revoked"`
-	Host    string       `json:"host"`
-	PID     int          `json:"pid"`
-	Label   string       `json:"label"`
-	Version string       `json:"version"` // of sema; "": it does not say
-	Caller  string       `json:"caller"`  // what the caller calls the permit; "": nothing
+	Client
 }
+
+// Client is the program that holds or waits.
+type Client struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Label   string `json:"label"`
+	Version string `json:"version"` // of sema; "": it does not say
+	Caller  string `json:"caller"`  // what the caller calls the permit; "": nothing
+}
+
+func clientOf(c engine.Client) Client { return Client{c.Host, c.PID, c.Label, c.Version, c.Caller} }
 
 // Waiter is a client with a ticket.
 type Waiter struct {
@@ -94,11 +101,7 @@ type Waiter struct {
 	Weight   int          `json:"weight"`
 	Waiting  float64      `json:"waiting_seconds"`
 	Behind   int          `json:"behind"` // so many more callers wait in its process
-	Host     string       `json:"host"`
-	PID      int          `json:"pid"`
-	Label    string       `json:"label"`
-	Version  string       `json:"version"` // of sema; "": it does not say
-	Caller   string       `json:"caller"`  // what the caller calls the permit; "": nothing
+	Client
 }
 
 // Summarize is what a look found. The error's text is the caller's to say.
@@ -118,10 +121,7 @@ func Of(name string, st engine.State) State {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
 	for _, h := range ByToken(st.Holders) {
-		one := Holder{
-			Permit: h.ID, Key: h.Key, Takes: h.Takes, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
-			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Version: h.Client.Version, Caller: h.Client.Caller,
-		}
+		one := Holder{Permit: h.ID, Key: h.Key, Takes: h.Takes, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked, Client: clientOf(h.Client)}
 		if h.Slot >= 0 {
 			one.Slot = &h.Slot
 		}
@@ -133,8 +133,7 @@ func Of(name string, st engine.State) State {
 	}
 	for i, w := range st.Waiters {
 		v.Waiters = append(v.Waiters, Waiter{
-			Position: look.Before[i] + 1, Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
-			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
+			Position: look.Before[i] + 1, Permit: w.ID, Key: w.Key, Takes: w.Takes, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind, Client: clientOf(w.Client),
 		})
 	}
 	return v

@@ -53,16 +53,8 @@ type Bound struct {
 	Of                 string // " of acme", " of gpu"; "": the limit
 	Text               string // how much of it is held; "": the key has no cap
 	Wants, Held, Limit int
-	key                *engine.KeyState
-	pool               string
-}
-
-// At is the key, or the pool, of a bound; the limit has neither.
-func (b Bound) At() (key engine.Key, pool string) {
-	if b.key != nil {
-		key = b.key.Key
-	}
-	return key, b.pool
+	Key                engine.Key
+	Pool               string // of the limit both are empty
 }
 
 // say says how much of it is held, and what those want who go first.
@@ -75,13 +67,9 @@ func (b Bound) say(reserved int, first []engine.Waiter, more bool) string {
 		return text
 	}
 	first = slices.DeleteFunc(slices.Clone(first), func(w engine.Waiter) bool { return b.Part(w.Key, w.Takes, w.Weight) == 0 })
-	by := "others"
-	switch len(first) {
-	case 0:
-	case 1:
-		by = "a caller"
-	default:
-		by = fmt.Sprintf("%d callers", len(first))
+	by := "a caller"
+	if len(first) != 1 {
+		by = strings.TrimPrefix(fmt.Sprintf("%d callers", len(first)), "0 ")
 	}
 	if len(first) > 0 && !slices.ContainsFunc(first, func(w engine.Waiter) bool { return w.Key != first[0].Key }) {
 		by += of(first[0].Key)
@@ -95,9 +83,9 @@ func (b Bound) say(reserved int, first []engine.Waiter, more bool) string {
 // Part is how much of it a permit takes.
 func (b Bound) Part(key engine.Key, takes engine.Pools, weight int) int {
 	switch {
-	case b.pool != "":
-		return takes.Of(b.pool)
-	case b.key != nil && !slices.Contains(Path(key), b.key.Key):
+	case b.Pool != "":
+		return takes.Of(b.Pool)
+	case b.Of != "" && !slices.Contains(Path(key), b.Key):
 		return 0
 	}
 	return weight
@@ -107,7 +95,7 @@ func (b Bound) Part(key engine.Key, takes engine.Pools, weight int) int {
 func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 	for _, key := range Path(w.Key) {
 		k := l.Key(key)
-		b := Bound{Of: of(key), Wants: w.Weight, Held: k.Held, Limit: engine.MaxLimit, key: &k}
+		b := Bound{Of: of(key), Wants: w.Weight, Held: k.Held, Limit: engine.MaxLimit, Key: key}
 		if k.Cap > 0 {
 			b.Limit, b.Text = k.Cap, fmt.Sprintf("%s holds %d of its %d", Title(key), k.Held, k.Cap)
 		}
@@ -115,7 +103,7 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 	}
 	for name, n := range w.Takes.All() {
 		p := Pool(l.Pools, name)
-		b := Bound{Of: " of " + name, Wants: n, pool: name, Held: p.Used, Limit: p.Limit}
+		b := Bound{Of: " of " + name, Wants: n, Pool: name, Held: p.Used, Limit: p.Limit}
 		b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of)
 		list = append(list, b)
 	}
@@ -128,7 +116,7 @@ func (l Look) Why(w engine.Waiter) string {
 	for _, b := range l.Bounds(w) {
 		switch {
 		case b.Limit == 0:
-			texts = append(texts, "there is no pool "+b.pool)
+			texts = append(texts, "there is no pool "+b.Pool)
 		case b.Wants > b.Limit:
 			texts = append(texts, fmt.Sprintf("%d is above the limit %d%s", b.Wants, b.Limit, b.Of))
 		}

@@ -305,7 +305,7 @@ func (w *world) relieve(t *testing.T, of engine.Waiter, obstacle view.Obstacle) 
 	}
 	if b := obstacle.Bound; b != nil {
 		most := b.Held + obstacle.Reserved + b.Wants
-		switch key, pool := b.At(); {
+		switch key, pool := b.Key, b.Pool; {
 		case pool != "":
 			w.step(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(fmt.Sprintf("%s=%d", pool, most))})
 		case b.Of != "":
