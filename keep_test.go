@@ -9,15 +9,14 @@ import (
 
 	"sema"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 )
 
 // A heavier caller gets what its own process keeps, also while a call is under way.
 func TestAHeavierCallerGetsWhatIsKeptDuringACall(t *testing.T) {
 	o := &sema.Options{Keep: 5 * time.Second}
 	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		if err := operator(t, e).Set(t.Context(), sema.Rule{Limit: 3}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 3}))
 		_ = acquire(t, s).Release() // from now on callers come soon after a release
 		p, q := acquire(t, s), acquire(t, s)
 		if err := q.Release(); err != nil { // it is kept
@@ -42,9 +41,7 @@ func TestOnlyARowOfCallersKeeps(t *testing.T) {
 			used  int
 		}{{0, 0}, {keep / 2, 1}, {keep / 2, 1}, {10 * keep, 0}, {keep, 0}, {keep - 1, 1}} {
 			time.Sleep(c.after)
-			if err := acquire(t, s).Release(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, acquire(t, s).Release())
 			if st, err := s.State(t.Context()); err != nil || st.Used != c.used {
 				t.Errorf("%v after the last release: %d held after the next one, %v; want %d", c.after, st.Used, err, c.used)
 			}
@@ -88,13 +85,9 @@ func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 		queued := make(chan sema.Event, 100)
 		e := memengine.New()
 		s, err := sema.New(e, "x", 2, &sema.Options{Observer: sema.Observer{Queued: func(q sema.Event) { queued <- q }}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		held, err := s.Acquire(t.Context(), sema.Weight(2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		failed := make(chan error, 20)
 		for range 20 {
 			go func() {
@@ -108,21 +101,15 @@ func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 				t.Errorf("told %+v", q)
 			}
 		}
-		if err := operator(t, e).Set(t.Context(), sema.Rule{Limit: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := held.Release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 1}))
+		expect.OK(t, held.Release())
 		for range 20 {
 			var heavy *sema.WeightError
 			if err := <-failed; !errors.As(err, &heavy) || heavy.Weight != 2 || heavy.Limit != 1 {
 				t.Errorf("ended with %v", err)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Close())
 	})
 }
 
@@ -130,9 +117,7 @@ func BenchmarkKept(b *testing.B) {
 	e := memengine.New()
 	defer e.Close()
 	s, err := sema.New(e, "x", 8, &sema.Options{Keep: 20 * time.Millisecond})
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	defer s.Close()
 	ctx := context.Background()
 	b.ReportAllocs()
@@ -151,9 +136,7 @@ func BenchmarkPassed(b *testing.B) {
 	e := memengine.New()
 	defer e.Close()
 	s, err := sema.New(e, "x", 8, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	defer s.Close()
 	ctx := context.Background()
 	b.ReportAllocs()

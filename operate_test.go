@@ -12,6 +12,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -61,9 +62,7 @@ func TestAStateIsReadAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &unread{Engine: memengine.New(), silent: test.silent}
 				o := operator(t, e)
-				if err := o.Set(t.Context(), sema.Rule{Limit: 5}); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 5}))
 				e.failures.Store(test.failures)
 				began := time.Now()
 				st, err := o.State(context.Background())

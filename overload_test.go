@@ -449,9 +449,7 @@ func BenchmarkOverload(b *testing.B) {
 			dir := b.TempDir()
 			return func() sema.Engine {
 				e, err := fileengine.New(dir, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				return e
 			}
 		}},
@@ -461,9 +459,7 @@ func BenchmarkOverload(b *testing.B) {
 				c := redis.NewClient(&redis.Options{Addr: addr})
 				b.Cleanup(func() { _ = c.Close() })
 				e, err := redisengine.New(c, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				return e
 			}
 		}},
@@ -497,9 +493,7 @@ func overload(b *testing.B, open func() sema.Engine, two bool, bound string) {
 	for range clients {
 		e := open()
 		s, err := sema.New(e, b.Name(), overloadLimit, o)
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		b.Cleanup(func() { _ = s.Close(); _ = e.Close() })
 		all = append(all, s)
 	}

@@ -40,15 +40,11 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 		Renew:    20 * time.Millisecond, // a permit is watched from its first renewal on
 		Observer: sema.Observer{Abandoned: func(o sema.Event) { found <- o.Permit }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _ = s.Close() }()
 	work := func(parent context.Context) (string, context.Context) {
 		p, err := s.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return p.ID(), p.Context(parent)
 	}
 	request, cancel := context.WithCancel(t.Context())
@@ -85,9 +81,7 @@ func TestContextsEndBeforeObserversAreTold(t *testing.T) {
 			}
 			told <- ended
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for range 3 {
 			works = append(works, acquire(t, s).Context(t.Context()))
 		}
@@ -98,9 +92,7 @@ func TestContextsEndBeforeObserversAreTold(t *testing.T) {
 			}
 		}
 		e.broken.Store(false)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Close())
 	})
 }
 
@@ -108,9 +100,7 @@ func TestContextsEndBeforeObserversAreTold(t *testing.T) {
 // is still ending the contexts.
 func TestErrOfAContextIsExact(t *testing.T) {
 	s, err := sema.New(memengine.New(), "x", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	p := acquire(t, s)
 	var last context.Context
 	for range 5_000 {
@@ -123,7 +113,5 @@ func TestErrOfAContextIsExact(t *testing.T) {
 	if last.Err() == nil || !errors.Is(context.Cause(last), sema.ErrReleased) {
 		t.Errorf("%v, cause %v", last.Err(), context.Cause(last))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Close())
 }

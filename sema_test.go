@@ -73,15 +73,11 @@ func bubble(t *testing.T, o *sema.Options, f func(t *testing.T, e *counting, s *
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New()}
 		s, err := sema.New(e, "x", 1, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		f(t, e, s)
 		e.broken.Store(false)
 		e.slow.Store(0)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Close())
 	})
 }
 
@@ -89,9 +85,7 @@ func bubble(t *testing.T, o *sema.Options, f func(t *testing.T, e *counting, s *
 func operator(t *testing.T, e sema.Engine) *sema.Operator {
 	t.Helper()
 	o, err := sema.Operate(e, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -99,9 +93,7 @@ func operator(t *testing.T, e sema.Engine) *sema.Operator {
 func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { runtime.KeepAlive(p) }) // lest it is found unreleased
 	return p
 }
@@ -143,9 +135,7 @@ func TestRenewalLeavesRoomForFailures(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		if err := p.Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Err())
 	})
 }
 
@@ -189,9 +179,7 @@ func TestTenThousandPermitsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New()}
 		s, err := sema.New(e, "x", 10_000, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for range 10_000 {
 			acquire(t, s)
 			time.Sleep(time.Millisecond)
@@ -201,9 +189,7 @@ func TestTenThousandPermitsShareCalls(t *testing.T) {
 		if n := e.calls.Load(); n > 90 { // three renewals of each, 500 in a call
 			t.Errorf("%d calls in a lease", n)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Close())
 	})
 }
 
@@ -253,12 +239,8 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 			granted <- p
 		}()
 		time.Sleep(time.Second)
-		if err := held.Release(); err != nil {
-			t.Fatal(err)
-		}
-		if err := (<-granted).Release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, held.Release())
+		expect.OK(t, (<-granted).Release())
 		e.slow.Store(int64(time.Hour))
 		began := time.Now()
 		if _, err := s.Acquire(t.Context(), soon); !errors.Is(err, sema.ErrEngine) {
@@ -321,12 +303,8 @@ func TestAWaitOutlastsAnOutageOfLessThanALease(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		e.broken.Store(false)
 		time.Sleep(10 * time.Second)
-		if err := p.Release(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Release())
+		expect.OK(t, <-got)
 		p = acquire(t, s)
 		go wait()
 		synctest.Wait()
@@ -361,9 +339,7 @@ func TestCallersCarryTheirCallsAgainOnceAnAnswerIsQuick(t *testing.T) {
 			p := acquire(t, s)
 			carried[0] = time.Duration(e.given.Load()) < 250*time.Millisecond
 			time.Sleep(time.Second) // the goroutine that carried it has ended
-			if err := p.Release(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Release())
 			carried[1] = time.Duration(e.given.Load()) < 250*time.Millisecond
 			return carried
 		}
@@ -387,9 +363,7 @@ func TestCallersCarryTheirCallsAgainOnceAnAnswerIsQuick(t *testing.T) {
 
 func TestNoTimerRunsWithoutPermits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		if err := acquire(t, s).Release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, acquire(t, s).Release())
 		e.calls.Store(0)
 		time.Sleep(time.Hour)
 		if n := e.calls.Load(); n != 0 {
@@ -417,21 +391,13 @@ func TestErrorsNameTheValue(t *testing.T) {
 func TestTheCauseOfAContextMadeLate(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		o := operator(t, e)
-		if err := o.Set(t.Context(), sema.Rule{Limit: 2}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 2}))
 		parent, cancel := context.WithCancel(t.Context())
 		released, err1 := s.Acquire(parent)
 		revoked, err2 := s.Acquire(parent)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
-		if err := released.Release(); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Revoke(t.Context(), revoked.ID()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(err1, err2))
+		expect.OK(t, released.Release())
+		expect.OK(t, o.Revoke(t.Context(), revoked.ID()))
 		_ = revoked.Renew(t.Context())
 		_ = revoked.Release()
 		cancel()
@@ -486,9 +452,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		is := func(err error, want string) { t.Helper(); of(sema.ErrEngine, err, want) }
 		p := acquire(t, s)
 		other, err := sema.New(e, "x", 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		e.broken.Store(true)
 		time.Sleep(15 * time.Second)
 		is(heard.Load().Err, `sema: renew "x": broken`)

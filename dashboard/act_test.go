@@ -15,6 +15,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/protocol"
 )
@@ -32,9 +33,7 @@ func TestOperatorsAct(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { operate(t, memengine.New()) }) })
 	t.Run("redis", func(t *testing.T) {
 		e, err := redisengine.New(redistest.Start(t).Client(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		operate(t, e)
 	})
 }
@@ -83,9 +82,7 @@ func operate(t *testing.T, e protocol.Engine) {
 			t.Errorf("a failure was noted as %+v, want %q", a, want)
 		}
 	}
-	if err := s.operator("idle").Set(t.Context(), sema.Rule{Limit: 2}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.operator("idle").Set(t.Context(), sema.Rule{Limit: 2}))
 	has(t, s.get(200, "/semaphore?name=idle"), "do=remove")
 	to := s.post(303, "/act", form("remove", "idle")).Header().Get("Location")
 	if !strings.HasPrefix(to, "./?") {
@@ -165,9 +162,7 @@ func TestPostsOfOthersAreRefused(t *testing.T) {
 
 func TestATrustedOrigin(t *testing.T) {
 	origins := http.NewCrossOriginProtection()
-	if err := origins.AddTrustedOrigin("https://sema.example.org"); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, origins.AddTrustedOrigin("https://sema.example.org"))
 	s := open(t, dashboard.Options{Allow: admin, Origins: origins})
 	acquire(t, s.semaphore("x", 3, nil), 1)
 	s.post(303, "/act", form("pause", "x"), "Origin", "https://sema.example.org")
@@ -277,9 +272,7 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	name := `n' onmouseover="alert(1)" javascript:alert(1) {{.}} ` + evil
 	raw, err := s.engine.Open(name, engine.Client{Host: evil, PID: -1, Label: evil}, func(protocol.Notification) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 	if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
 		{Kind: protocol.Ask, ID: id, Limit: 1, Lease: engine.MaxLease},
@@ -300,7 +293,5 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 		}
 	}
 	s.post(303, "/act", form("pause", name)) // and such a name works
-	if err := raw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, raw.Close())
 }

@@ -6,6 +6,7 @@ import (
 
 	"sema/dashboard"
 	"sema/engine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -15,9 +16,7 @@ func TestALimitThatFindsItself(t *testing.T) {
 		acquire(t, s.semaphore("llm", 37, nil), 1)
 		acquire(t, s.semaphore("plain", 37, nil), 1)
 		raw, err := s.engine.Open("llm", engine.Client{}, func(protocol.Notification) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer func() { _ = raw.Close() }()
 		for number, bad := range []int{310, 31} {
 			reply, err := raw.Step(t.Context(), protocol.Call{Number: uint64(number + 1), Requests: []protocol.Request{

@@ -65,9 +65,7 @@ func admin(*http.Request) access.Who {
 func (s *site) semaphore(name string, limit int, o *sema.Options) *sema.Semaphore {
 	s.t.Helper()
 	sem, err := sema.New(s.engine, name, limit, o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = sem.Close() })
 	return sem
 }
@@ -76,9 +74,7 @@ func (s *site) semaphore(name string, limit int, o *sema.Options) *sema.Semaphor
 func (s *site) operator(name string) *sema.Operator {
 	s.t.Helper()
 	o, err := sema.Operate(s.engine, name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -87,9 +83,7 @@ func (s *site) operator(name string) *sema.Operator {
 func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(t.Context(), sema.Weight(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = p.Release() }) // a permit that nothing refers to is given back
 	return p
 }
@@ -104,9 +98,7 @@ func queue(t *testing.T, e sema.Engine, name, label string, n int) {
 		default:
 		}
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

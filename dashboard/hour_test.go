@@ -17,6 +17,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -32,9 +33,7 @@ func kept(t *testing.T, o dashboard.Options, f func(t *testing.T, s *site)) {
 func (s *site) named(name string, limit int, lease time.Duration, who engine.Client) (release func()) {
 	s.t.Helper()
 	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	id := engine.ID{Client: strings.ReplaceAll(who.Caller, "-", "."), Number: 1, Weight: 1}
 	number := uint64(0)
 	step := func(r protocol.Request) {
@@ -68,23 +67,17 @@ func TestWhatNeedsAttentionComesFirst(t *testing.T) {
 		s.named("w-dying", 2, 2*time.Minute, engine.Client{Host: "web-1", Caller: "job-1"})
 		busy := s.semaphore("z-slow", 1, nil)
 		for range 30 { // what is usual there
-			if err := acquire(t, busy, 1).Release(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, acquire(t, busy, 1).Release())
 			p := acquire(t, busy, 1)
 			time.Sleep(6 * time.Second)
-			if err := p.Release(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Release())
 		}
 		s.named("w-dying", 2, 2*time.Minute, engine.Client{Host: "web-1", Caller: "job-2"})
 		for name, do := range map[string]func(*sema.Operator) error{
 			"x-lowered": func(o *sema.Operator) error { return o.Set(t.Context(), sema.Rule{Limit: 3}) },
 			"y-paused":  func(o *sema.Operator) error { return o.Pause(t.Context()) },
 		} {
-			if err := do(s.operator(name)); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, do(s.operator(name)))
 		}
 		acquire(t, busy, 1)
 		queue(t, s.engine, "z-slow", "w", 1)
@@ -354,9 +347,7 @@ func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
 			s := openOn(t, e, dashboard.Options{})
 			for i := range 10_000 {
 				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 					t.Fatal(err)
 				}

@@ -56,14 +56,10 @@ func TestBelowAPath(t *testing.T) {
 		visit := func(path string) (string, string) {
 			t.Helper()
 			resp, err := browser.Get(server.URL + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			return resp.Request.URL.Path, string(body)
 		}
 		for _, path := range []string{"/ops/sema/", "/ops/sema"} {
@@ -77,9 +73,7 @@ func TestBelowAPath(t *testing.T) {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			r.Header.Set("Origin", server.URL)
 			resp, err := browser.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			_ = resp.Body.Close()
 			return resp.Request.URL.Path
 		}
@@ -99,9 +93,7 @@ func TestBelowAPath(t *testing.T) {
 			t.Errorf("after the logout at %s", at)
 		}
 		resp, err := (&http.Client{Transport: browser.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(server.URL + "/bare")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		_ = resp.Body.Close()
 		if to := resp.Header.Get("Location"); to != "./bare/" {
 			t.Errorf("/bare leads to %s", to)
@@ -121,14 +113,10 @@ func FuzzRequests(f *testing.F) {
 	d, err := dashboard.New(e, &dashboard.Options{
 		Allow: admin, Login: func(*http.Request, string) (access.Who, bool) { return access.Who{}, false }, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, err)
 	f.Cleanup(d.Close)
 	raw, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, err)
 	if _, err := raw.Step(f.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 		f.Fatal(err)
 	}
@@ -165,9 +153,7 @@ var errAway = &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err
 func TestAnEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer d.Close()
 		s := &site{t: t, d: d}
 		for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
@@ -187,18 +173,14 @@ func TestTenThousand(t *testing.T) {
 	s := openOn(t, e, dashboard.Options{Watcher: w})
 	for i := range 10_000 {
 		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 			t.Fatal(err)
 		}
 		_ = raw.Close()
 	}
 	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _ = raw.Close() }()
 	call := protocol.Call{Number: 1}
 	for i := range 10_001 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sema"
+	"sema/internal/fixture/expect"
 )
 
 // Benchmark measures acquire and release on an engine: alone, and with many
@@ -17,9 +18,7 @@ func Benchmark(b *testing.B, open func(tb testing.TB) Store) {
 		b.Run(fmt.Sprintf("goroutines=%d/limit=%d", c.goroutines, c.limit), func(b *testing.B) {
 			engine := open(b).Client(b)
 			s, err := sema.New(engine, b.Name(), c.limit, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 			defer func() { _ = s.Close() }()
 			ctx := context.Background()
 			left := atomic.Int64{}

@@ -3,6 +3,8 @@ package redisson
 import (
 	"strings"
 	"testing"
+
+	"sema/internal/fixture/expect"
 )
 
 // The pitfall "undeclared keys or keys of two slots in a script on a cluster";
@@ -40,9 +42,7 @@ func TestKeys(t *testing.T) {
 // The header of every script says what it takes and what it returns.
 func TestScriptsHaveHeaders(t *testing.T) {
 	all, err := files.ReadDir("lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, f := range all {
 		name := f.Name()
 		if name == "shared.lua" || name == "timeouts.lua" { // parts of the others

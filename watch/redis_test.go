@@ -50,17 +50,13 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			client := redistest.Start(b).Client()
 			e, err := redisengine.New(client, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 			defer func() { _ = e.Close() }()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			queued := make(chan struct{}, 1000)
 			s, err := sema.New(e, "x", max(1, n), &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { queued <- struct{}{} }}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 			defer func() { _ = s.Close() }()
 			expect.OK(b, operator(b, e, "x").Set(ctx, sema.Rule{Limit: max(1, n)}))
 			for range n {
@@ -92,16 +88,12 @@ func BenchmarkRound(b *testing.B) {
 	const semaphores = 10_000
 	client := redistest.Start(b).Client()
 	e, err := redisengine.New(client, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	defer func() { _ = e.Close() }()
 	ctx := context.Background()
 	for i := range semaphores {
 		raw, err := e.Open(fmt.Sprintf("s%05d", i), engine.Client{Host: "h", PID: 1}, func(protocol.Notification) {})
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 		if _, err := raw.Step(ctx, protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Ask, ID: id, Limit: 3, Lease: time.Hour}}}); err != nil {
 			b.Fatal(err)
@@ -112,9 +104,7 @@ func BenchmarkRound(b *testing.B) {
 		for line := range strings.Lines(client.Info(ctx, "cpu").Val()) {
 			if key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key == "used_cpu_user" || key == "used_cpu_sys" {
 				v, err := strconv.ParseFloat(value, 64)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				seconds += v
 			}
 		}

@@ -100,9 +100,7 @@ func bubble(t *testing.T, o *watch.Options, f func(t *testing.T, e *counting, w 
 func semaphore(t *testing.T, e protocol.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -213,9 +213,7 @@ func known(t *testing.T, where, text string) {
 	}
 	families := metrics.All()
 	srv, err := server.New(memengine.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer srv.Close()
 	families = append(families, srv.Families(t.Context())...)
 	there := map[string]bool{}

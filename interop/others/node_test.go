@@ -56,9 +56,7 @@ func startNode(t *testing.T) (*node, *redis.Client) {
 
 func (n *node) send(o order) {
 	n.t.Helper()
-	if err := n.words.Encode(o); err != nil {
-		n.t.Fatal(err)
-	}
+	expect.OK(n.t, n.words.Encode(o))
 }
 
 // answer waits for the answer about an id.
@@ -70,9 +68,7 @@ func (n *node) answer(id string) bool {
 			return ok
 		}
 		line, err := n.lines.ReadBytes('\n')
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		expect.OK(n.t, err)
 		var a struct {
 			ID, Error string
 			OK        bool

@@ -23,6 +23,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -80,9 +81,7 @@ func newTab(t *testing.T, url string) *tab {
 	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	ctx, end := context.WithTimeout(ctx, 2*time.Minute)
 	b := &tab{t: t, ctx: ctx, url: url}
-	if err := chromedp.Listen(ctx, b.hear); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, chromedp.Listen(ctx, b.hear))
 	t.Cleanup(func() {
 		b.mu.Lock()
 		problems := b.problems
@@ -245,14 +244,10 @@ func newSiteEvery(t *testing.T, e protocol.Engine, o dashboard.Options, every ti
 		s.audit = append(s.audit, a)
 	}
 	w, err := watch.New(s.engine, &watch.Options{Rounds: every})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	o.Watcher, o.Always = w, true
 	d, err := dashboard.New(s.engine, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	s.dashboard = d
 	t.Cleanup(func() {
 		w.Close()
@@ -282,9 +277,7 @@ func operator(*http.Request) access.Who {
 func (s *site) semaphore(name string, limit int, label string) *sema.Semaphore {
 	s.t.Helper()
 	sem, err := sema.New(s.engine, name, limit, &sema.Options{Label: label})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = sem.Close() })
 	return sem
 }
@@ -293,9 +286,7 @@ func (s *site) semaphore(name string, limit int, label string) *sema.Semaphore {
 func (s *site) operator(name string) *sema.Operator {
 	s.t.Helper()
 	o, err := sema.Operate(s.engine, name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -303,9 +294,7 @@ func (s *site) operator(name string) *sema.Operator {
 func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 	s.t.Helper()
 	p, err := sem.Acquire(s.t.Context(), sema.Weight(n))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { goruntime.KeepAlive(p) }) // lest it is found unreleased
 	return p
 }
@@ -321,9 +310,7 @@ func (s *site) wait(name, label string, n int) {
 		default:
 		}
 	}}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
@@ -351,19 +338,13 @@ func (s *site) town() (revocable *sema.Permit) {
 	s.acquire(s.semaphore("downloads", 3, "curl -O https://example.org/file"), 1)
 	reports := s.semaphore("reports/month end", 2, "report")
 	s.acquire(reports, 1)
-	if err := s.operator("reports/month end").Pause(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.operator("reports/month end").Pause(s.t.Context()))
 	s.wait("reports/month end", "report", 1)
 	s.ask("tenants", 6, 2, "acme", "acme", "beta", "beta", "acme", "acme", "acme", "", "delta", "epsilon")
-	if err := s.operator("tenants").Set(s.t.Context(), sema.Rule{Limit: 3, Share: 300}, "beta"); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.operator("tenants").Set(s.t.Context(), sema.Rule{Limit: 3, Share: 300}, "beta"))
 	vendor := s.semaphore("vendor-x.query", 12, "etl")
 	s.acquire(vendor, 9)
-	if err := s.operator("vendor-x.query").Set(s.t.Context(), sema.Rule{Limit: 8}); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.operator("vendor-x.query").Set(s.t.Context(), sema.Rule{Limit: 8}))
 	return revocable
 }
 
@@ -372,9 +353,7 @@ func (s *site) town() (revocable *sema.Permit) {
 func (s *site) ask(name string, limit, perKey int, keys ...string) (release func(n int)) {
 	s.t.Helper()
 	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(protocol.Notification) {})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = raw.Close() })
 	id := func(n int) engine.ID { return engine.ID{Client: raw.Client(), Number: uint64(n + 1), Weight: 1} }
 	number := uint64(0)
@@ -396,9 +375,7 @@ func (s *site) ask(name string, limit, perKey int, keys ...string) (release func
 func (s *site) named(name string, limit int, takes engine.Pools, callers ...string) {
 	s.t.Helper()
 	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = raw.Close() })
 	call := protocol.Call{Number: 1}
 	for i, caller := range callers {

@@ -12,6 +12,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -91,9 +92,7 @@ func anHour(t *testing.T) *site {
 				o.Pools = "gpu=4,licence=1"
 			}
 			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			working.Go(func() {
 				defer func() { _ = sem.Close() }()
 				j.work(ctx, sem, chance)
@@ -102,9 +101,7 @@ func anHour(t *testing.T) *site {
 	}
 	for _, o := range orders {
 		time.Sleep(time.Until(begin.Add(o.at)))
-		if err := o.do(ctx, s.operator(o.record.Name)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, o.do(ctx, s.operator(o.record.Name)))
 		o.record.Time, o.record.Who, o.record.Result = time.Now().UTC(), "olga", "done"
 		s.dashboard.Acted(o.record)
 	}

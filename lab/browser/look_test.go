@@ -18,6 +18,7 @@ import (
 
 	"sema/access"
 	"sema/dashboard"
+	"sema/internal/fixture/expect"
 )
 
 //go:embed contrast.js
@@ -118,9 +119,7 @@ func TestNames(t *testing.T) {
 	for name, path := range views(p.ID()) {
 		b.open(path)
 		tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for _, n := range tree.Nodes {
 			if n.Ignored || n.Role == nil {
 				continue
@@ -246,16 +245,12 @@ func TestPictures(t *testing.T) {
 				t.Error(v)
 			}
 			shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(c.height == 0)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if n := len(shot.Data); n < 5_000 || n > 350_000 {
 				t.Errorf("%s has %d bytes", c.file, n)
 			}
 			if dir := os.Getenv("SEMA_PICTURES"); dir != "" {
-				if err := os.WriteFile(filepath.Join(dir, c.file), shot.Data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.WriteFile(filepath.Join(dir, c.file), shot.Data, 0o644))
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engines/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -44,9 +45,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 	}
 	b.js(`window.marker = 1`)
 	b.click("summary", "What happened")
-	if err := sem.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sem.Close())
 	b.until(`document.querySelector("[data-list=holders]").innerText.includes("second")`)
 	b.until(`document.querySelectorAll("[data-list=waiters] tr").length === 0`)
 	b.until(`document.querySelector("[data-part=lately]").innerText.includes("second holds a permit")`)
@@ -144,9 +143,7 @@ func TestKeysAreSeenWithoutReload(t *testing.T) {
 	}
 	b.js(`window.marker = 1`)
 	first(0)
-	if err := s.operator("x").Set(t.Context(), sema.Rule{Limit: 3, Caps: sema.Caps{2}}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.operator("x").Set(t.Context(), sema.Rule{Limit: 3, Caps: sema.Caps{2}}))
 	release := s.ask("x", 3, 2, "acme", "acme", "acme", "acme", "beta", "beta")
 	b.until(keysSeen)
 	rows := `[...document.querySelectorAll("[data-list=keys] tr")].map((r) => r.innerText.replace(/\s+/g, " ")).join("; ")`
@@ -237,17 +234,13 @@ func TestTheFocusStaysWhereItIs(t *testing.T) {
 	b.until(`document.querySelector("#status").textContent === "Live"`)
 	b.js(fmt.Sprintf(`document.querySelector('[data-key="%s"] .act a').focus()`, second.ID()))
 	before := eval[string](b, `document.activeElement.closest("tr").innerText`)
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, first.Release())
 	b.until(`document.querySelectorAll("[data-list=holders] .r-hold").length === 1`)
 	b.until(fmt.Sprintf(`document.querySelector("[data-list=holders] tr").innerText !== %q`, before))
 	if !eval[bool](b, fmt.Sprintf(`document.activeElement.matches('[data-key="%s"] .act a')`, second.ID())) {
 		t.Errorf("the focus is on %s", eval[string](b, `document.activeElement.outerHTML`))
 	}
-	if err := second.Release(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, second.Release())
 	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 0`)
 	if got := eval[string](b, `document.activeElement.id`); got != "holders" {
 		t.Errorf("after the row has gone the focus is on %q", got)
@@ -375,18 +368,14 @@ func TestThousandsDoNotFreezeThePage(t *testing.T) {
 	s := newSite(t, quick)
 	for i := range 10_000 {
 		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
 			t.Fatal(err)
 		}
 		_ = raw.Close()
 	}
 	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	call := protocol.Call{Number: 1}
 	for i := range 10_001 {
 		call.Requests = append(call.Requests, protocol.Request{

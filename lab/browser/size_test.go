@@ -20,9 +20,7 @@ func uuid(n int) string { return fmt.Sprintf("018f4e5a-7c1d-7b3e-9f20-%012x", n*
 func (s *site) crowd(name string, limit, callers int, keyed bool) {
 	s.t.Helper()
 	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = raw.Close() })
 	call := protocol.Call{Number: 1}
 	for i := range callers {

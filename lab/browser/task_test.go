@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"sema"
+	"sema/internal/fixture/expect"
 )
 
 // slash is the key / as one event, whose text the page can suppress. chromedp.KeyEvent would send the text as a second event.
@@ -121,13 +122,9 @@ func TestTasksTakeFewActions(t *testing.T) {
 func (s *site) farm(waiters int) {
 	s.t.Helper()
 	sem := s.semaphore("farm", 6, "simulation")
-	if err := s.operator("farm").Set(s.t.Context(), sema.Rule{Limit: 6, Pools: "gpu=4,licence=1"}); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.operator("farm").Set(s.t.Context(), sema.Rule{Limit: 6, Pools: "gpu=4,licence=1"}))
 	p, err := sem.Acquire(s.t.Context(), sema.Take("gpu", 1), sema.Take("licence", 1))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 	s.t.Cleanup(func() { _ = p.Release() })
 	var labels []string
 	for i := range waiters {

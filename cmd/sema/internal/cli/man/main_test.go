@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sema/internal/fixture/expect"
 )
 
 // Each command and each topic has a page, and a table stays a table there.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
-	if err := write(dir); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, write(dir))
 	for page, line := range map[string]string{
 		"sema":             "redis://host:6379/0                 all hosts that reach this Redis or Valkey",
 		"sema-exit-codes":  "74     standard output cannot be written",
