@@ -404,11 +404,7 @@ func TestALossOutlivesItsSemaphore(t *testing.T) {
 		p := acquire(t, s)
 		<-p.Context(t.Context()).Done()
 		expect.OK(t, s.Close())
-		if err := p.Release(); !errors.Is(err, sema.ErrHeldTooLong) {
-			t.Errorf("the first release: %v", err)
-		}
-		if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
-			t.Errorf("the second: %v", err)
-		}
+		expect.Is(t, p.Release(), sema.ErrHeldTooLong)
+		expect.Is(t, p.Release(), sema.ErrReleased)
 	})
 }

@@ -113,9 +113,7 @@ func TestContextEndsOneMarginBeforeTheLeaseCanHaveEnded(t *testing.T) {
 		if d := time.Since(sent); d != 28*time.Second {
 			t.Errorf("ended %v after the call was sent, want 28s", d)
 		}
-		if err := context.Cause(work); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
+		expect.Is(t, context.Cause(work), sema.ErrLost)
 	})
 }
 
@@ -401,12 +399,8 @@ func TestTheCauseOfAContextMadeLate(t *testing.T) {
 		_ = revoked.Renew(t.Context())
 		_ = revoked.Release()
 		cancel()
-		if cause := context.Cause(released.Context(t.Context())); !errors.Is(cause, sema.ErrReleased) {
-			t.Errorf("released: cause %v", cause)
-		}
-		if cause := context.Cause(revoked.Context(t.Context())); !errors.Is(cause, sema.ErrLost) {
-			t.Errorf("lost, then released: cause %v", cause)
-		}
+		expect.Is(t, context.Cause(released.Context(t.Context())), sema.ErrReleased)
+		expect.Is(t, context.Cause(revoked.Context(t.Context())), sema.ErrLost)
 	})
 }
 

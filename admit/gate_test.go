@@ -149,9 +149,7 @@ func TestClosed(t *testing.T) {
 			t.Errorf("%d ran, %v, told %+v", c.most.Load(), c.errs, c.told)
 		}
 		for _, err := range append(c.errs, c.told[0].err) {
-			if !errors.Is(err, sema.ErrEngine) {
-				t.Error(err)
-			}
+			expect.Is(t, err, sema.ErrEngine)
 		}
 	})
 }

@@ -329,9 +329,7 @@ func TestALostPermitEndsTheContextOfTheHandler(t *testing.T) {
 			cause <- context.Cause(r.Context())
 		})
 		_ = answer(h, expect.Within(t))
-		if err := <-cause; !errors.Is(err, sema.ErrRevoked) {
-			t.Error(err)
-		}
+		expect.Is(t, <-cause, sema.ErrRevoked)
 	})
 }
 

@@ -69,9 +69,7 @@ func cancels(t testing.TB, sem *sema.Semaphore, begin func()) {
 	resp := get(t, tr, expect.Within(t), drip(t, make(chan struct{}), gone))
 	begin()
 	_, err := io.ReadAll(resp.Body)
-	if !errors.Is(err, sema.ErrLost) {
-		t.Errorf("reading: %v, want the loss", err)
-	}
+	expect.Is(t, err, sema.ErrLost)
 	<-gone
 	expect.OK(t, resp.Body.Close())
 }

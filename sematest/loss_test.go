@@ -23,15 +23,11 @@ func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 		expect.OK(t, err)
 		engine.Held("jobs")[0].Lose()
 		synctest.Wait()
-		if err := first.Err(); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
+		expect.Is(t, first.Err(), sema.ErrLost)
 		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Errorf("somebody else has it: %v", err)
 		}
-		if err := first.Release(); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
+		expect.Is(t, first.Release(), sema.ErrLost)
 		second, err := sem.TryAcquire(t.Context())
 		expect.OK(t, err)
 
@@ -42,9 +38,7 @@ func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 		if waited := time.Since(began); waited < time.Second || waited > 10*time.Second+time.Millisecond {
 			t.Errorf("it came %v after the loss, want the end of the lease", waited)
 		}
-		if !errors.Is(second.Err(), sema.ErrLost) {
-			t.Error(second.Err())
-		}
+		expect.Is(t, second.Err(), sema.ErrLost)
 		expect.OK(t, third.Release())
 	})
 }
@@ -92,9 +86,7 @@ func TestAResumedPermitIsLost(t *testing.T) {
 		if _, err := second.Resume(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
 			t.Errorf("a lost permit was resumed: %v", err)
 		}
-		if err := operator(t, engine, "jobs").Release(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
-			t.Errorf("a lost permit was released: %v", err)
-		}
+		expect.Is(t, operator(t, engine, "jobs").Release(t.Context(), p.ID()), sema.ErrLost)
 
 		p, err = second.Acquire(t.Context())
 		expect.OK(t, err)
@@ -124,8 +116,6 @@ func TestALossThatCannotBeToldYet(t *testing.T) {
 		expect.OK(t, p.Err())
 		end()
 		<-p.Context(t.Context()).Done()
-		if err := p.Release(); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
+		expect.Is(t, p.Release(), sema.ErrLost)
 	})
 }

@@ -96,9 +96,7 @@ func TestLossIsNoticedAtOnce(t *testing.T) {
 		}()
 		engine.AwaitHeld(t.Context(), "jobs", 1)
 		engine.Lose("jobs")
-		if err := <-ended; !errors.Is(err, sema.ErrLost) {
-			t.Fatal(err)
-		}
+		expect.Is(t, <-ended, sema.ErrLost)
 	}
 }
 

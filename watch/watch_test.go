@@ -703,9 +703,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		w.Close()
 		w.Close()
 		for range 4 {
-			if err := <-ended; !errors.Is(err, engine.ErrClosed) {
-				t.Error(err)
-			}
+			expect.Is(t, <-ended, engine.ErrClosed)
 		}
 		if _, err := w.State(context.Background(), "x"); !errors.Is(err, engine.ErrClosed) {
 			t.Error(err)

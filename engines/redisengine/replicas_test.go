@@ -139,9 +139,7 @@ func TestHolderWithoutReplicaIsTold(t *testing.T) {
 	held := acquire(t, s)
 	p.link.Silence()
 	<-held.Context(expect.Within(t)).Done()
-	if err := held.Err(); !errors.Is(err, sema.ErrLost) {
-		t.Error(err)
-	}
+	expect.Is(t, held.Err(), sema.ErrLost)
 }
 
 // What a failover forgets: the master loses the connection to its replica and

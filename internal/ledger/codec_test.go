@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/fixture/digest"
+	"sema/internal/fixture/expect"
 	"sema/internal/pack"
 	"sema/internal/protocol"
 )
@@ -98,9 +99,7 @@ func TestReadSnapshotRefuses(t *testing.T) {
 		}
 	}
 	b[0]++
-	if err := pack.Read(b, s.Code); !errors.Is(err, ErrForm) {
-		t.Errorf("another form: %v", err)
-	}
+	expect.Is(t, pack.Read(b, s.Code), ErrForm)
 }
 
 // A change of the layout of snapshots needs the next number in form, and its digest here.

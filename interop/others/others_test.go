@@ -88,9 +88,7 @@ func TestRedislockOutlivesItsTTL(t *testing.T) {
 	if _, err := locker.Obtain(t.Context(), "l", time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Release(t.Context()); !errors.Is(err, redislock.ErrLockNotHeld) {
-		t.Errorf("the first releases after it lost the lock: %v", err)
-	}
+	expect.Is(t, first.Release(t.Context()), redislock.ErrLockNotHeld)
 }
 
 // A permit of sema is renewed as long as its holder lives, and work under its
@@ -109,9 +107,7 @@ func TestSemaRenewsAndTells(t *testing.T) {
 		}
 		server.Kill()
 		<-p.Context(t.Context()).Done()
-		if err := p.Err(); !errors.Is(err, sema.ErrLost) {
-			t.Errorf("without its server: %v", err)
-		}
+		expect.Is(t, p.Err(), sema.ErrLost)
 	})
 }
 
@@ -199,17 +195,13 @@ func TestXSyncHasTheSameContract(t *testing.T) {
 		_ = light.Release()
 	}
 	cancel()
-	if err := <-their; !errors.Is(err, context.Canceled) {
-		t.Errorf("theirs: %v", err)
-	}
+	expect.Is(t, <-their, context.Canceled)
 	if err := <-our; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrBusy) {
 		t.Errorf("ours: %v", err)
 	}
 	theirs.Release(2)
 	_ = p.Release()
-	if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
-		t.Errorf("ours released twice: %v", err)
-	}
+	expect.Is(t, p.Release(), sema.ErrReleased)
 	defer func() {
 		if recover() == nil {
 			t.Error("theirs released twice: no panic")

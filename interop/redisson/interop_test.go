@@ -128,9 +128,7 @@ func TestCounter(t *testing.T) {
 		report.did("each acquires what the other releases (counter)", byJava, 2)
 		w.java("true", "s", "s", "tryAcquire", "i4")
 		w.java("false", "s", "s", "tryAcquire", "i2")
-		if err := s.TryAcquire(ctx, 2); !errors.Is(err, redisson.ErrBusy) {
-			t.Fatal(err)
-		}
+		expect.Is(t, s.TryAcquire(ctx, 2), redisson.ErrBusy)
 		expect.OK(t, s.Release(ctx, 4))
 		w.java("true", "s", "s", "tryAcquire")
 		w.java("null", "s", "s", "acquire")
@@ -196,9 +194,7 @@ func TestExpirable(t *testing.T) {
 		w.java("null", "e", "e", "release", "t"+three[0])
 		w.java("2", "e", "e", "tryRelease", "j"+three[1]+","+three[2])
 		w.java("0", "e", "e", "tryRelease", "j"+three[1]+","+three[2])
-		if err := s.Release(ctx, three...); !errors.Is(err, redisson.ErrNotHeld) {
-			t.Fatal(err)
-		}
+		expect.Is(t, s.Release(ctx, three...), redisson.ErrNotHeld)
 		is(t, "available", 5)(s.AvailablePermits(ctx))
 		report.did("ids acquired by the other are released", byJava, 4)
 	}
@@ -234,9 +230,7 @@ func TestLeases(t *testing.T) {
 		w.java("false", "e", "e", "tryRelease", "t"+id)
 		report.did("a lease ends and the other's waiter gets the permit", byJava, 1)
 		id = w.java("*", "e", "e", "acquire", "l3600000", "u") // waits for ours
-		if err := s.Release(ctx, mine); !errors.Is(err, redisson.ErrNotHeld) {
-			t.Fatal(err)
-		}
+		expect.Is(t, s.Release(ctx, mine), redisson.ErrNotHeld)
 		report.did("a lease ends and the other's waiter gets the permit", byGo, 1)
 
 		if d, err := s.LeaseTime(ctx, id); err != nil || d <= 0 || d > time.Hour {
