@@ -1,7 +1,6 @@
 package sema_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -110,57 +109,5 @@ func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 			}
 		}
 		expect.OK(t, s.Close())
-	})
-}
-
-func BenchmarkKept(b *testing.B) {
-	e := memengine.New()
-	defer e.Close()
-	s, err := sema.New(e, "x", 8, &sema.Options{Keep: 20 * time.Millisecond})
-	expect.OK(b, err)
-	defer s.Close()
-	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		p, err := s.Acquire(ctx)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := p.Release(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkPassed(b *testing.B) {
-	e := memengine.New()
-	defer e.Close()
-	s, err := sema.New(e, "x", 8, nil)
-	expect.OK(b, err)
-	defer s.Close()
-	ctx := context.Background()
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			p, err := s.Acquire(ctx)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := p.Release(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-func BenchmarkChannel(b *testing.B) {
-	c := make(chan struct{}, 8)
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			c <- struct{}{}
-			<-c
-		}
 	})
 }

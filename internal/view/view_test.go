@@ -76,19 +76,6 @@ func crowd(keys int) engine.State {
 	return st
 }
 
-// What a page of keys, made once a second, takes.
-func BenchmarkKeys(b *testing.B) {
-	for _, keys := range []int{100, 10_000} {
-		st := crowd(keys)
-		b.Run(fmt.Sprint(keys), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				view.Tree(view.LookAt(st).Rows(), st.Caps)
-			}
-		})
-	}
-}
-
 // Keys beside each other are sorted, each followed by those below it. What has only others below it has a row, too.
 func TestTree(t *testing.T) {
 	row := func(key string, waiting, held int) view.Key {
