@@ -46,25 +46,25 @@ func operate(t *testing.T, e protocol.Engine) {
 	page := "/semaphore?name=x"
 	act := func(wants string, f url.Values) {
 		t.Helper()
-		has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, `action="act"`, "Cancel", wants)
+		expect.Has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, `action="act"`, "Cancel", wants)
 		to := s.post(303, "/act", f).Header().Get("Location")
-		has(t, s.get(200, "/"+to), `role="status"`)
+		expect.Has(t, s.get(200, "/"+to), `role="status"`)
 		last := audit[len(audit)-1]
 		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Permit != f.Get("permit") || last.Result != "done" || last.From == "" || last.Time.IsZero() {
 			t.Errorf("audit: %+v", last)
 		}
 	}
 	act(`id="ask-limit" name="limit" type="number" value="5"`, form("limit", "x", "limit", "5"))
-	has(t, s.get(200, page), "3 of 5", "<dd>olga, ", "do=unset-limit")
+	expect.Has(t, s.get(200, page), "3 of 5", "<dd>olga, ", "do=unset-limit")
 	act("nobody loses a permit", form("limit", "x", "limit", "1"))
 	if audit[1].Limit != 1 {
 		t.Errorf("%+v", audit[1])
 	}
-	has(t, s.get(200, page), "3 of 1")
+	expect.Has(t, s.get(200, page), "3 of 1")
 	act("forgotten", form("unset-limit", "x"))
-	has(t, s.get(200, page), "<dd>the programs</dd>")
+	expect.Has(t, s.get(200, page), "<dd>the programs</dd>")
 	act("Holders keep their permits", form("pause", "x"))
-	has(t, s.get(200, page), ">Paused by olga:<", "do=unpause")
+	expect.Has(t, s.get(200, page), ">Paused by olga:<", "do=unpause")
 	queue(t, s.engine, "x", "w", 1)
 	act("served at once", form("unpause", "x"))
 	act("Its holder is told to stop", form("revoke", "x", "permit", p.ID()))
@@ -75,7 +75,7 @@ func operate(t *testing.T, e protocol.Engine) {
 	}
 
 	s.get(409, "/act?"+form("release", "x", "permit", q.ID()).Encode())
-	has(t, s.post(409, "/act", form("release", "x", "permit", q.ID())).Body.String(), "has no permit")
+	expect.Has(t, s.post(409, "/act", form("release", "x", "permit", q.ID())).Body.String(), "has no permit")
 	s.post(409, "/act", form("remove", "x"))
 	for i, want := range []string{"gone", "in-use"} {
 		if a := audit[7+i]; a.Result != want {
@@ -83,7 +83,7 @@ func operate(t *testing.T, e protocol.Engine) {
 		}
 	}
 	expect.OK(t, s.operator("idle").Set(t.Context(), sema.Rule{Limit: 2}))
-	has(t, s.get(200, "/semaphore?name=idle"), "do=remove")
+	expect.Has(t, s.get(200, "/semaphore?name=idle"), "do=remove")
 	to := s.post(303, "/act", form("remove", "idle")).Header().Get("Location")
 	if !strings.HasPrefix(to, "./?") {
 		t.Errorf("removed, and on to %s", to)
@@ -111,9 +111,9 @@ func TestChangesThatAreRefused(t *testing.T) {
 		s.post(400, "/act", f)
 	}
 	zero := form("limit", "x", "limit", "0")
-	has(t, s.get(400, "/act?"+zero.Encode()), "pause")
-	has(t, s.post(400, "/act", zero).Body.String(), "pause")
-	has(t, s.get(200, "/act?"+form("limit", "x").Encode()), `min="0"`) // or the browser refuses it, and names nothing
+	expect.Has(t, s.get(400, "/act?"+zero.Encode()), "pause")
+	expect.Has(t, s.post(400, "/act", zero).Body.String(), "pause")
+	expect.Has(t, s.get(200, "/act?"+form("limit", "x").Encode()), `min="0"`) // or the browser refuses it, and names nothing
 	s.get(404, "/act?"+form("pause", "nobody").Encode())
 	s.post(404, "/act", form("pause", "nobody"))
 	s.get(409, "/act?"+form("revoke", "x", "permit", "zz-1-1").Encode())
@@ -146,7 +146,7 @@ func TestPostsOfOthersAreRefused(t *testing.T) {
 		{"Sec-Fetch-Site", "cross-site", "Origin", "http://example.com"},
 		{"X-Nothing", "1"}, // neither header
 	} {
-		has(t, s.post(403, "/act", form("pause", "x"), headers...).Body.String(), "nothing was changed")
+		expect.Has(t, s.post(403, "/act", form("pause", "x"), headers...).Body.String(), "nothing was changed")
 		if w := s.post(403, "/login", url.Values{"token": {"right"}}, headers...); w.Header().Get("Set-Cookie") != "" {
 			t.Errorf("%v logged somebody in", headers)
 		}
@@ -217,13 +217,13 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%s leads to %s", path, to)
 		}
 	}
-	has(t, s.get(200, "/login"), `type="password"`, `<label for="token">`)
+	expect.Has(t, s.get(200, "/login"), `type="password"`, `<label for="token">`)
 	for _, token := range []string{"", "wrong", "user", "a;b", "a\r\nb", strings.Repeat("x", 8000)} {
 		w := s.post(401, "/login", url.Values{"token": {token}})
 		if c := w.Header().Get("Set-Cookie"); c != "" {
 			t.Errorf("%q sets %s", token, c)
 		}
-		has(t, w.Body.String(), "There is no such token", `role="alert"`)
+		expect.Has(t, w.Body.String(), "There is no such token", `role="alert"`)
 	}
 	login := func(token string) string {
 		w := s.post(303, "/login", url.Values{"token": {token}})
@@ -234,9 +234,9 @@ func TestLogin(t *testing.T) {
 		return c.Name + "=" + c.Value
 	}
 	root, reader := login("root"), login("reader")
-	has(t, s.get(200, "/", "Cookie", root), "team-a/x", "team-b/x", "root &lt;&amp;&gt;", "Log out")
+	expect.Has(t, s.get(200, "/", "Cookie", root), "team-a/x", "team-b/x", "root &lt;&amp;&gt;", "Log out")
 	page := s.get(200, "/", "Cookie", reader)
-	has(t, page, "team-a/x", "1 to 1 of 1 semaphores", "read only")
+	expect.Has(t, page, "team-a/x", "1 to 1 of 1 semaphores", "read only")
 	hasNot(t, page, "team-b/x")
 	s.get(200, "/semaphore?name=team-a/x", "Cookie", reader)
 	s.get(404, "/semaphore?name=team-b/x", "Cookie", reader)

@@ -27,7 +27,7 @@ func TestALimitThatFindsItself(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 		}
-		has(t, s.get(200, "/semaphore?name=llm"), "adapting 2…200: 3.1 % of the time held was bad")
+		expect.Has(t, s.get(200, "/semaphore?name=llm"), "adapting 2…200: 3.1 % of the time held was bad")
 		hasNot(t, s.get(200, "/semaphore?name=plain"), "adapting")
 	})
 }

@@ -142,15 +142,6 @@ func (s *site) do(code int, r *http.Request, headers ...string) *httptest.Respon
 	return w
 }
 
-func has(t *testing.T, page string, wants ...string) {
-	t.Helper()
-	for _, want := range wants {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in\n%s", want, page)
-		}
-	}
-}
-
 func hasNot(t *testing.T, page string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -162,7 +153,7 @@ func hasNot(t *testing.T, page string, wants ...string) {
 
 func TestAListWithoutSemaphores(t *testing.T) {
 	page := open(t, dashboard.Options{Title: "my <team>"}).get(200, "/")
-	has(t, page, "No semaphores now", "my &lt;team&gt;", `<html lang="en">`)
+	expect.Has(t, page, "No semaphores now", "my &lt;team&gt;", `<html lang="en">`)
 }
 
 func TestAListShowsUseQueueAndOldestWait(t *testing.T) {
@@ -171,10 +162,10 @@ func TestAListShowsUseQueueAndOldestWait(t *testing.T) {
 	acquire(t, sem, 3)
 	queue(t, s.engine, "down/loads & more", "w", 1)
 	page := s.get(200, "/")
-	has(t, page, "down/loads &amp; more", "3 of 3", `data-label="Waiting">1<`, `data-label="Oldest wait">0s<`, "semaphore?name=down%2Floads&#43;%26&#43;more",
+	expect.Has(t, page, "down/loads &amp; more", "3 of 3", `data-label="Waiting">1<`, `data-label="Oldest wait">0s<`, "semaphore?name=down%2Floads&#43;%26&#43;more",
 		`class="fill"`, `aria-sort="descending"`)
 	hasNot(t, page, "tag warn", `class="fill bad"`) // a full one is no trouble
-	has(t, s.get(200, "/?sort=name"), `aria-sort="ascending"`)
+	expect.Has(t, s.get(200, "/?sort=name"), `aria-sort="ascending"`)
 }
 
 func TestAListIsFilteredSortedAndPaged(t *testing.T) {
@@ -219,7 +210,7 @@ func TestAListIsFilteredSortedAndPaged(t *testing.T) {
 		if first != c.first || len(found) != c.n {
 			t.Errorf("%s: %d rows from %q on", c.path, len(found), first)
 		}
-		has(t, page, c.also)
+		expect.Has(t, page, c.also)
 	}
 }
 
@@ -230,9 +221,9 @@ func TestAPageShowsHoldersAndWhyOthersWait(t *testing.T) {
 	queue(t, s.engine, "x", "heavy", 3)
 	queue(t, s.engine, "x", "light", 1)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "holder &amp; sons", "<dt>Slot</dt><dd>0</dd>", p.ID(), fmt.Sprint(p.Token()), "2 of 3 held, 3 wanted", "behind 1 other", "2 of 3", ">1 holder<", ">2 waiters<")
+	expect.Has(t, page, "holder &amp; sons", "<dt>Slot</dt><dd>0</dd>", p.ID(), fmt.Sprint(p.Token()), "2 of 3 held, 3 wanted", "behind 1 other", "2 of 3", ">1 holder<", ">2 waiters<")
 	hasNot(t, page, "Revoke", "Set the limit", "act?") // read only
-	has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")
+	expect.Has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")
 	hasNot(t, s.get(404, "/semaphores/x"), "href") // relative links would lead below it
 	for _, path := range []string{"/semaphore", "/semaphore?name=a%0ab", "/semaphore?name=" + strings.Repeat("a", 256), "/nothing", "/semaphore/x", "/live"} {
 		s.get(404, path)

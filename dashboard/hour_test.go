@@ -86,7 +86,7 @@ func TestWhatNeedsAttentionComesFirst(t *testing.T) {
 		if got := keys(page); got != "z-slow w-dying x-lowered y-paused a-full b-fine" {
 			t.Errorf("in the order %s", got)
 		}
-		has(t, page, "waits 1m 35s, usually under 1s", "1 lease about to end", "1 above the limit", ">Paused for 1m 3", `class="fill bad"`)
+		expect.Has(t, page, "waits 1m 35s, usually under 1s", "1 lease about to end", "1 above the limit", ">Paused for 1m 3", `class="fill bad"`)
 		if n := strings.Count(page, `warn dot"`) + strings.Count(page, `bad dot"`); n != 4 {
 			t.Errorf("%d troubles", n)
 		}
@@ -98,7 +98,7 @@ func TestWhatNeedsAttentionComesFirst(t *testing.T) {
 				t.Errorf("%s: %s", state, got)
 			}
 		}
-		has(t, s.get(200, "/semaphore?name=x-lowered"), "1 above the limit")
+		expect.Has(t, s.get(200, "/semaphore?name=x-lowered"), "1 above the limit")
 	})
 }
 
@@ -122,13 +122,13 @@ func TestAJobIsFound(t *testing.T) {
 				t.Errorf("%s: %q, not %q", query, got, want)
 			}
 		}
-		has(t, s.get(200, "/?q=job-18"), ">job-18 daily<", "waits", ">web-2<", "&amp;at=job.18-1-1#job.18-1-1")
-		has(t, s.get(200, "/?q=web-2"), `href="host?host=web-2"`)
-		has(t, s.get(200, "/semaphore?name=etl%2Fx"), ">job-17 nightly<", ">job-18 daily<", ">web-1<", ">web-2<")
+		expect.Has(t, s.get(200, "/?q=job-18"), ">job-18 daily<", "waits", ">web-2<", "&amp;at=job.18-1-1#job.18-1-1")
+		expect.Has(t, s.get(200, "/?q=web-2"), `href="host?host=web-2"`)
+		expect.Has(t, s.get(200, "/semaphore?name=etl%2Fx"), ">job-17 nightly<", ">job-18 daily<", ">web-1<", ">web-2<")
 		release()
 		time.Sleep(10 * time.Second)
 		page := s.get(200, "/?q=job-17")
-		has(t, page, ">job-17 nightly<", "gave it back", `href="semaphore?name=etl%2Fx"`)
+		expect.Has(t, page, ">job-17 nightly<", "gave it back", `href="semaphore?name=etl%2Fx"`)
 		if got := keys(page); got != "" {
 			t.Errorf("it holds nothing any more, but %s", got)
 		}
@@ -148,8 +148,8 @@ func TestAQuickGrantIsNoGivingUp(t *testing.T) {
 		quick()
 		s.named("x", 1, time.Hour, engine.Client{Caller: "job-19"}) // or the semaphore would be gone
 		time.Sleep(12 * time.Second)
-		has(t, s.get(200, "/semaphore?name=x"), "<bdi>job-18</bdi> left the queue after 10s, no permit seen")
-		has(t, s.get(200, "/?q=job-18"), "left the queue, no permit seen")
+		expect.Has(t, s.get(200, "/semaphore?name=x"), "<bdi>job-18</bdi> left the queue after 10s, no permit seen")
+		expect.Has(t, s.get(200, "/?q=job-18"), "left the queue, no permit seen")
 	})
 }
 
@@ -166,13 +166,13 @@ func TestTheLastHour(t *testing.T) {
 		release()
 		time.Sleep(20 * time.Minute)
 		page := s.get(200, "/semaphore?name=x")
-		has(t, page, "Use from 00:01 to 00:31 UTC: up to 2 of 2 in use, up to 1 waiting", "half under 17m 04s at most", `data-time="2000-01-01T00:05:00Z">00:05<`,
+		expect.Has(t, page, "Use from 00:01 to 00:31 UTC: up to 2 of 2 in use, up to 1 waiting", "half under 17m 04s at most", `data-time="2000-01-01T00:05:00Z">00:05<`,
 			"<bdi>job-17 nightly</bdi> holds a permit</li>", "<bdi>job-17 nightly</bdi> has no permit any more, after 10m 00s</li>",
 			`<time datetime="2000-01-01T00:01:01Z">00:01:01 UTC</time> <bdi>second</bdi> waits`, "<bdi>second</bdi> holds a permit after a wait of 10m 00s",
 			"<bdi>olga</bdi> sets the limit to 2</li>", "</time> the limit is 2</li>", "<bdi>ci</bdi> sets key acme to a cap of 5</li>")
 		time.Sleep(time.Hour)
 		page = s.get(200, "/semaphore?name=x")
-		has(t, page, "Nothing was seen in the last hour.", "No grant was seen")
+		expect.Has(t, page, "Nothing was seen in the last hour.", "No grant was seen")
 		hasNot(t, page, "job-17")
 	})
 }
@@ -194,20 +194,20 @@ func TestAHostThatDied(t *testing.T) {
 		s.named("etl/a", 5, time.Hour, engine.Client{Host: "web-10", Caller: "job-9"})
 		time.Sleep(10 * time.Second)
 		page := s.get(200, "/host?host=web-1")
-		has(t, page, "It holds 3 permits", "Revoke all 3 permits", "Type 3 to revoke them all", ">job-0<", ">job-1<", ">job-2<")
+		expect.Has(t, page, "It holds 3 permits", "Revoke all 3 permits", "Type 3 to revoke them all", ">job-0<", ">job-1<", ">job-2<")
 		hasNot(t, page, "job-3", "job-9", "secret")
 		form := url.Values{"host": {"web-1"}, "all": {"3"}, "number": {"3"}}
 		s.post(403, "/host", form, "Sec-Fetch-Site", "cross-site")
 		s.post(400, "/host", url.Values{})
 		for _, number := range []string{"", "2", "30", "all"} {
-			has(t, s.post(400, "/host", url.Values{"host": {"web-1"}, "all": {"3"}, "number": {number}}).Body.String(), "want 3, how many permits")
+			expect.Has(t, s.post(400, "/host", url.Values{"host": {"web-1"}, "all": {"3"}, "number": {number}}).Body.String(), "want 3, how many permits")
 		}
 		s.get(400, "/host")
 		if len(audit) != 0 {
 			t.Errorf("%+v", audit)
 		}
 		to := s.post(303, "/host", form).Header().Get("Location")
-		has(t, s.get(200, "/"+to), "3 permits revoked", "3 of them revoked already")
+		expect.Has(t, s.get(200, "/"+to), "3 permits revoked", "3 of them revoked already")
 		if len(audit) != 3 {
 			t.Errorf("%+v", audit)
 		}
@@ -238,12 +238,12 @@ func TestCallersOfAnAPIAreGroupedByToken(t *testing.T) {
 		cookie := []string{"Cookie", "sema_token=x"}
 		page := s.get(200, "/semaphore?name=x", cookie...)
 		same(t, "where", cells(page, "holders", "Where")[:3], "token billing", "token billing", "token search")
-		has(t, page, "<bdi>order-0 nightly</bdi>", "<bdi>order-1</bdi>", "<bdi>billing by hand</bdi>", "<dt>From</dt><dd>10.0.4.17</dd>", `href="host?token=billing"`)
+		expect.Has(t, page, "<bdi>order-0 nightly</bdi>", "<bdi>order-1</bdi>", "<bdi>billing by hand</bdi>", "<dt>From</dt><dd>10.0.4.17</dd>", `href="host?token=billing"`)
 		hasNot(t, page, `href="host?host=10.0.4.17"`, "process 0")
 		page = s.get(200, "/hosts", cookie...)
-		has(t, page, ">token billing<", ">token search<")
+		expect.Has(t, page, ">token billing<", ">token search<")
 		hasNot(t, page, "10.0.4.17")
-		has(t, s.get(200, "/host?token=billing", cookie...), "It holds 2 permits", ">order-0 nightly<", ">order-1<")
+		expect.Has(t, s.get(200, "/host?token=billing", cookie...), "It holds 2 permits", ">order-0 nightly<", ">order-1<")
 		s.post(400, "/host", url.Values{"token": {"billing"}, "host": {"10.0.4.17"}, "all": {"2"}, "number": {"2"}}, append(cookie, "Sec-Fetch-Site", "same-origin")...)
 		s.post(303, "/host", url.Values{"token": {"billing"}, "host": {""}, "all": {"2"}, "number": {" 2 "}}, append(cookie, "Sec-Fetch-Site", "same-origin")...)
 		time.Sleep(time.Second) // a page shares a look
@@ -260,13 +260,13 @@ func TestWhatIsFoundLeadsToItsRow(t *testing.T) {
 		ids := s.asked("x", 50, 0, append(none, make([]string, 150)...)...)
 		time.Sleep(10 * time.Second)
 		page := s.get(200, "/?q=asked")
-		has(t, page, "And 130 more", "permit="+ids[0])
+		expect.Has(t, page, "And 130 more", "permit="+ids[0])
 		for _, id := range []string{ids[0], ids[49], ids[50], ids[149]} {
-			has(t, s.get(200, "/?q="+id), "&amp;at="+id+"#"+id+`"`)
-			has(t, s.get(200, "/semaphore?name=x&at="+id), `id="`+id+`"`)
+			expect.Has(t, s.get(200, "/?q="+id), "&amp;at="+id+"#"+id+`"`)
+			expect.Has(t, s.get(200, "/semaphore?name=x&at="+id), `id="`+id+`"`)
 		}
-		has(t, s.get(200, "/semaphore?name=x&at="+ids[149]), "1 to 20 of 50 holders")
-		has(t, s.get(200, "/semaphore?name=x&at=gone-1-1"), "1 to 20 of 100 waiters")
+		expect.Has(t, s.get(200, "/semaphore?name=x&at="+ids[149]), "1 to 20 of 50 holders")
+		expect.Has(t, s.get(200, "/semaphore?name=x&at=gone-1-1"), "1 to 20 of 100 waiters")
 	})
 }
 
@@ -320,20 +320,20 @@ func TestAFrozenStoreIsSaidToBe(t *testing.T) {
 			e := &frozen{Engine: memengine.New()}
 			s := openOn(t, e, dashboard.Options{Engine: "Redis"})
 			acquire(t, s.semaphore("x", 1, nil), 1)
-			has(t, s.get(200, path, "Sema-Live", "1"), "1 of 1", `data-live="1000"`)
+			expect.Has(t, s.get(200, path, "Sema-Live", "1"), "1 of 1", `data-live="1000"`)
 			last := time.Now()
 			time.Sleep(time.Second)
 			e.still.Store(true)
 			began := time.Now()
 			page := s.get(200, path, "Sema-Live", "1")
-			has(t, page, `<p id="text">Redis does not answer. Figures are of `+last.UTC().Format("15:04:05")+" UTC.")
+			expect.Has(t, page, `<p id="text">Redis does not answer. Figures are of `+last.UTC().Format("15:04:05")+" UTC.")
 			hasNot(t, page, "data-live")
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("%s: said after %v", path, took)
 			}
 			e.still.Store(false)
-			has(t, s.get(200, path, "Sema-Live", "1"), "1 of 1", `data-live="1000"`)
-			has(t, s.get(200, "/semaphore?name=gone", "Sema-Live", "1"), "Nobody uses")
+			expect.Has(t, s.get(200, path, "Sema-Live", "1"), "1 of 1", `data-live="1000"`)
+			expect.Has(t, s.get(200, "/semaphore?name=gone", "Sema-Live", "1"), "Nobody uses")
 		})
 	}
 }
@@ -364,12 +364,12 @@ func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
 			if took := time.Since(began); took > time.Second { // of a time that looks take none of
 				t.Errorf("%s: it waited for %v", order, took)
 			}
-			has(t, page, "1 to 50 of 10,000 semaphores")
+			expect.Has(t, page, "1 to 50 of 10,000 semaphores")
 			if order == "name" {
 				hasNot(t, page, "so far")
 				return
 			}
-			has(t, page, "of 10,000 semaphores have been looked at so far")
+			expect.Has(t, page, "of 10,000 semaphores have been looked at so far")
 			time.Sleep(15 * time.Second)
 			page = s.get(200, "/?sort="+order)
 			hasNot(t, page, "so far")
@@ -392,12 +392,12 @@ func TestHosts(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		page := s.get(200, "/hosts")
-		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?q=web-1"`, "1 to 2 of 3 hosts", `href="hosts?page=2"`)
+		expect.Has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?q=web-1"`, "1 to 2 of 3 hosts", `href="hosts?page=2"`)
 		hasNot(t, page, "web-3", "web-4")
 		if strings.Index(page, ">web-2<") > strings.Index(page, ">web-1<") {
 			t.Error("the one in trouble is not the first")
 		}
-		has(t, s.get(200, "/"), "4 permits are held, and 0 callers wait")
+		expect.Has(t, s.get(200, "/"), "4 permits are held, and 0 callers wait")
 	})
 }
 
@@ -414,7 +414,7 @@ func TestWaitsAreDrawnAsBounds(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		_, chart, _ := strings.Cut(s.get(200, "/semaphore?name=x"), "<h2>Waits of those who got a permit</h2>")
 		chart, _, _ = strings.Cut(chart, "</figure>")
-		has(t, chart, ">1s<", ">10s<", ">1m<", ">95 % under<", "half under 8m 32s at most, 95 % under 8m 32s at most")
+		expect.Has(t, chart, ">1s<", ">10s<", ">1m<", ">95 % under<", "half under 8m 32s at most, 95 % under 8m 32s at most")
 		hasNot(t, chart, ">10m<", "<path")
 		same(t, "caps", columns(chart, "cap"), "0.00% 148", "95.24% 8") // of under 1 s, and under 512 s: the top of the chart
 		var marks []string

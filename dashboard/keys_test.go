@@ -79,7 +79,7 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 	s := open(t, dashboard.Options{})
 	s.asked("x", 3, 2, "acme", "acme", "beta", "acme", "acme", "acme", "gamma", "beta")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, `class="keyed"`, ">3 keys<", `data-key="=acme"`, "3 wait for acme, which holds 2 of its 2.")
+	expect.Has(t, page, `class="keyed"`, ">3 keys<", `data-key="=acme"`, "3 wait for acme, which holds 2 of its 2.")
 	same(t, "held", cells(page, "keys", "Held"), "2 of 2", "1 of 2", "0 of 2")
 	same(t, "share", cells(page, "keys", "Share"), "100", "100", "100")
 	same(t, "waiting", cells(page, "keys", "Waiting"), "3", "1", "1")
@@ -108,7 +108,7 @@ func TestAPageShowsPools(t *testing.T) {
 	expect.OK(t, o.Close())
 	s.asked("x", 3, 0, "\x02gpu=2,licence=1", "\x02gpu=3", "\x02gpu=1", "\x02licence=1")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "licence is out:</b>", "1 of 1 held by asked</a>", "1 waits for it</a>", "pool=gpu", "pool=licence")
+	expect.Has(t, page, "licence is out:</b>", "1 of 1 held by asked</a>", "1 waits for it</a>", "pool=gpu", "pool=licence")
 	same(t, "in use", cells(page, "pools", "In use"), "2 of 4", "1 of 1")
 	same(t, "waiting", cells(page, "pools", "Waiting"), "2", "1")
 	same(t, "held by", cells(page, "pools", "Held by"), "asked", "out: asked")
@@ -138,22 +138,22 @@ func TestAPageShowsKeysBelowKeys(t *testing.T) {
 		org+"|1|"+org+"|01890a5d…099a8057", org+"/"+user+`|2|`+org+"/"+user+"|7c9e6679…c1f90ae7")
 	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 3 of its 3", "acme holds 3 of its 3", "", "", "", "", "")
 	same(t, "held", cells(page, "keys", "Held"), "3 of 3", "1", "1", "1", "1", "1 of 3", "1")
-	has(t, page, ">7 keys<", "do=set-key&amp;key=acme%2Falice&amp;", `<bdi title="acme/alice">alice</bdi> <span class="less">set</span>`, "do=set-key&amp;key=acme%2Fa%252Fb&amp;")
+	expect.Has(t, page, ">7 keys<", "do=set-key&amp;key=acme%2Falice&amp;", `<bdi title="acme/alice">alice</bdi> <span class="less">set</span>`, "do=set-key&amp;key=acme%2Fa%252Fb&amp;")
 	hasNot(t, page, "key=acme%2F&amp;", "key=&amp;")
 	same(t, "holders", cells(page, "holders", "Key, takes")[:3], "acme/alice", "acme/a%2Fb", "acme")
-	has(t, s.get(200, "/?q=acme/alice"), "for <bdi>acme/alice</bdi>")
+	expect.Has(t, s.get(200, "/?q=acme/alice"), "for <bdi>acme/alice</bdi>")
 }
 
 func TestKeysArePaged(t *testing.T) {
 	s := open(t, dashboard.Options{Rows: 2})
 	s.asked("x", 1, 0, "a", "b", "c", "c", "d", "d", "d", "e", "e", "e", "e", "f", "f", "f", "f", "f")
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "1 to 2 of 6 keys", `href="semaphore?keys=2&amp;name=x"`, `href="semaphore?many=1&amp;name=x#keys"`)
+	expect.Has(t, page, "1 to 2 of 6 keys", `href="semaphore?keys=2&amp;name=x"`, `href="semaphore?many=1&amp;name=x#keys"`)
 	same(t, "the first page", cells(page, "keys", "Waiting"), "5", "4")
 	page = s.get(200, "/semaphore?name=x&keys=3&waiters=2")
-	has(t, page, "5 to 6 of 6 keys", `href="semaphore?keys=2&amp;name=x&amp;waiters=2"`, "3 to 4 of 15 waiters")
+	expect.Has(t, page, "5 to 6 of 6 keys", `href="semaphore?keys=2&amp;name=x&amp;waiters=2"`, "3 to 4 of 15 waiters")
 	same(t, "the second page", cells(page, "keys", "Waiting"), "1", "")
-	has(t, s.get(200, "/semaphore?name=x&keys=9"), "No keys on this page: there are 6 in all")
+	expect.Has(t, s.get(200, "/semaphore?name=x&keys=9"), "No keys on this page: there are 6 in all")
 }
 
 func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
@@ -181,9 +181,9 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	hold(t, sem, path...)
 	act := func(wants string, f url.Values) access.Record {
 		t.Helper()
-		has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, "Cancel", wants)
+		expect.Has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, "Cancel", wants)
 		to := s.post(303, "/act", f).Header().Get("Location")
-		has(t, s.get(200, "/"+to), `role="status"`)
+		expect.Has(t, s.get(200, "/"+to), `role="status"`)
 		last := audit[len(audit)-1]
 		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Result != "done" || last.Key.String() != f.Get("key") {
 			t.Errorf("audit: %+v", last)
@@ -202,8 +202,8 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 		t.Fatalf("no key: %+v", st.Keys)
 		return engine.KeyState{}
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", "of=caps", "<b>2,2</b>")
-	has(t, s.get(200, "/act?do=limit&name=x"), `name="caps" type="text" value="2,2"`)
+	expect.Has(t, s.get(200, "/semaphore?name=x"), "do=set-key", "of=caps", "<b>2,2</b>")
+	expect.Has(t, s.get(200, "/act?do=limit&name=x"), `name="caps" type="text" value="2,2"`)
 	hasNot(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), "do=unset-key")
 
 	a := act("<bdi>"+html.EscapeString(key)+"</bdi>", form("set-key", "x", "key", key, "cap", "5", "share", "300"))
@@ -213,8 +213,8 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if k := of(); k.Cap != 5 || k.Share != 300 || !k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), `<span class="less">set</span>`, "sets key "+html.EscapeString(key)+" to a cap of 5, a share of 300")
-	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" value="5" placeholder="as it is" inputmode="numeric" min="1" max="2147483647"`, `value="300"`, "do=unset-key")
+	expect.Has(t, s.get(200, "/semaphore?name=x"), `<span class="less">set</span>`, "sets key "+html.EscapeString(key)+" to a cap of 5, a share of 300")
+	expect.Has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" value="5" placeholder="as it is" inputmode="numeric" min="1" max="2147483647"`, `value="300"`, "do=unset-key")
 
 	a = act(`value="5"`, form("set-key", "x", "key", key, "cap", "", "share", "50"))
 	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 5 || k.Share != 50 {
@@ -224,7 +224,7 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if k := of(); k.Cap != 2 || k.Share != 100 || k.Ruled {
 		t.Errorf("%+v", k)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "unsets cap and share of key "+html.EscapeString(key))
+	expect.Has(t, s.get(200, "/semaphore?name=x"), "unsets cap and share of key "+html.EscapeString(key))
 
 	caps := func(a access.Record) string {
 		text, err := json.Marshal(a.Caps)
@@ -242,7 +242,7 @@ func operateKeys(t *testing.T, e protocol.Engine, path ...string) {
 	if a = act(`value="8"`, form("limit", "x", "limit", "8", "caps", "")); a.Caps != nil {
 		t.Errorf("audit: %+v", a)
 	}
-	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, caps 3,3<", "sets the limit to 7, no caps<", "sets the limit to 8<")
+	expect.Has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, caps 3,3<", "sets the limit to 7, no caps<", "sets the limit to 8<")
 
 	noted := len(audit)
 	for _, f := range []url.Values{
@@ -270,10 +270,10 @@ func TestHTMLInKeysIsText(t *testing.T) {
 	q := url.QueryEscape(engine.Key(evil).String())
 	for _, page := range []string{s.get(200, "/semaphore?name=x"), s.get(200, "/?q="+q), s.get(200, "/act?do=set-key&name=x&key="+q), s.get(200, "/act?do=unset-key&name=x&key="+q)} {
 		hasNot(t, page, "<script>", `onmouseover="alert`)
-		has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;%2Fscript&gt;")
+		expect.Has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;%2Fscript&gt;")
 	}
 	s.post(303, "/act", form("set-key", "x", "key", engine.Key(evil).String(), "cap", "2")) // and such a key works
-	has(t, s.get(200, "/semaphore?name=x"), "sets key &#34;&gt;")
+	expect.Has(t, s.get(200, "/semaphore?name=x"), "sets key &#34;&gt;")
 }
 
 // A key is found on the list, and in what happened.
@@ -282,9 +282,9 @@ func TestKeysAreFound(t *testing.T) {
 	s.asked("x", 3, 0, "acme", "beta")
 	s.get(200, "/semaphore?name=x") // looks
 	page := s.get(200, "/?q=acm")
-	has(t, page, "Who was found", "for <bdi>acme</bdi>", ">asked<")
+	expect.Has(t, page, "Who was found", "for <bdi>acme</bdi>", ">asked<")
 	hasNot(t, page, "for <bdi>beta</bdi>")
-	has(t, s.get(200, "/semaphore?name=x"), "<bdi>asked for acme</bdi> holds a permit", "<bdi>asked for beta</bdi> holds a permit")
+	expect.Has(t, s.get(200, "/semaphore?name=x"), "<bdi>asked for acme</bdi> holds a permit", "<bdi>asked for beta</bdi> holds a permit")
 }
 
 // tenants has each of so many keys hold one, and twice as many callers wait.
@@ -304,11 +304,11 @@ func TestTenThousandKeys(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	s.tenants(10_000)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "1 to 20 of 10,000 keys", ">20,000 waiters<")
+	expect.Has(t, page, "1 to 20 of 10,000 keys", ">20,000 waiters<")
 	if len(page) > 250_000 {
 		t.Errorf("the page is %d bytes", len(page))
 	}
-	has(t, s.get(200, "/semaphore?name=x&many=1&keys=100&waiters=200"), "9,901 to 10,000 of 10,000 keys", "19,901 to 20,000 of 20,000 waiters")
+	expect.Has(t, s.get(200, "/semaphore?name=x&many=1&keys=100&waiters=200"), "9,901 to 10,000 of 10,000 keys", "19,901 to 20,000 of 20,000 waiters")
 }
 
 // A page of a semaphore with keys, each of which holds one and has two that wait, looked

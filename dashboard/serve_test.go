@@ -157,9 +157,9 @@ func TestAnEngineThatIsAway(t *testing.T) {
 		defer d.Close()
 		s := &site{t: t, d: d}
 		for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
-			has(t, s.get(503, path), "Dial &lt;tcp&gt;: refused")
+			expect.Has(t, s.get(503, path), "Dial &lt;tcp&gt;: refused")
 		}
-		has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
+		expect.Has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
 	})
 }
 
@@ -202,7 +202,7 @@ func TestTenThousand(t *testing.T) {
 		"/semaphore?name=crowd&waiters=10000": "No waiters on this page: there are 10,000 in all",
 	} {
 		page := s.get(200, path)
-		has(t, page, want)
+		expect.Has(t, page, want)
 		if len(page) > 100<<10 {
 			t.Errorf("%s has %d bytes", path, len(page))
 		}

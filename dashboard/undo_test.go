@@ -126,7 +126,7 @@ func TestWhatIsNotUndone(t *testing.T) {
 	w := s.post(303, "/act", form("limit", "x", "limit", "4"))
 	cookie := w.Result().Cookies()[0].String()
 	cookie, _, _ = strings.Cut(cookie, ";")
-	has(t, s.get(200, "/semaphore?name=x&done=limit", "Cookie", cookie), ">Undo<")
+	expect.Has(t, s.get(200, "/semaphore?name=x&done=limit", "Cookie", cookie), ">Undo<")
 	for _, path := range []string{"/semaphore?name=x", "/semaphore?name=x&done=pause", "/semaphore?name=y&done=limit"} {
 		hasNot(t, s.get(200, path, "Cookie", cookie), ">Undo<")
 	}

@@ -36,11 +36,7 @@ func TestWhatWasNotReleasedIsNamed(t *testing.T) {
 		if len(said) != 1 {
 			t.Fatalf("told %d times: %q", len(said), said)
 		}
-		for _, want := range []string{p.ID(), `"jobs"`, "weight 2", "sematest_test.forgets\n", "leak_test.go:"} {
-			if !strings.Contains(said[0], want) {
-				t.Errorf("no %s in %s", want, said[0])
-			}
-		}
+		expect.Has(t, said[0], p.ID(), `"jobs"`, "weight 2", "sematest_test.forgets\n", "leak_test.go:")
 		// The place is the user's, not this package's.
 		if first := strings.Split(said[0], "\n")[1]; !strings.HasSuffix(first, ".forgets") {
 			t.Errorf("the place begins with %s", first)
@@ -166,9 +162,7 @@ func TestUseThatMakesNoSense(t *testing.T) {
 		"Executed wants an": func(e *sematest.Engine) { e.Inject(sematest.Fault{Executed: true}) },
 	} {
 		test := &told{TB: t}
-		if got := test.fatal(func() { do(sematest.New(test)) }); !strings.Contains(got, want) {
-			t.Errorf("want %q in %q", want, got)
-		}
+		expect.Has(t, test.fatal(func() { do(sematest.New(test)) }), want)
 		test.end()
 	}
 }

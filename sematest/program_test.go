@@ -73,7 +73,9 @@ func TestProgramLosesItsPermitMidWork(t *testing.T) {
 
 		time.Sleep(90 * time.Second) // in the midst of the second part
 		engine.Lose("export")
-		expect.OK(t, <-ended)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
 		if got, want := log.all(), "begin 0\ndone 0\nbegin 1\nbegin 1\ndone 1\nbegin 2\ndone 2\n"; got != want {
 			t.Errorf("the program did\n%swant\n%s", got, want)
 		}

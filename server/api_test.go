@@ -403,9 +403,7 @@ func TestCloseAnswersThoseWhoWait(t *testing.T) {
 		expect.Until(h, "five waiters and one holder", func() bool { return len(h.state("x").Waiters) == 5 && h.state("held").Used == 1 })
 		h.server.Close()
 		all.Wait()
-		if text := <-held; !strings.Contains(text, `"lost"`) {
-			t.Errorf("%s", text)
-		}
+		expect.Has(t, <-held, `"lost"`)
 		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 5 {
 			t.Errorf("want the caller's own permit, and the tickets of callers that chose ids: %+v", st)
 		}
@@ -541,21 +539,15 @@ func TestKeys(t *testing.T) {
 		h.want(409, "PUT", x+"/permits/1", `{"limit":4,"caps":[1],"key":"beta"}`)
 		h.want(429, "PUT", x+"/permits/2", `{"limit":4,"caps":[1],"key":"acme"}`)
 		h.want(200, "PUT", x+"/permits/3", `{"limit":4,"caps":[1],"key":"beta"}`)
-		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"caps":[1],"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), `above the 1 that key \"beta\" may hold`) || !strings.Contains(string(heavy.body), `"at":{"key":"beta","cap":1}`) {
-			t.Errorf("%s", heavy.body)
-		}
+		expect.Has(t, h.want(409, "PUT", x+"/permits/4", `{"limit":4,"caps":[1],"key":"beta","weight":2}`).body, `above the 1 that key \"beta\" may hold`, `"at":{"key":"beta","cap":1}`)
 		h.want(204, "PUT", x+"/keys/a%2Fb%20c", `{"cap":3,"share":300}`)
 		h.want(204, "PUT", x+"/keys/acme", `{"cap":2}`)
 		h.want(200, "PUT", x+"/permits/2", `{"limit":4,"caps":[1],"key":"acme"}`)
 		show := string(h.want(200, "GET", x, ``).body)
-		for _, want := range []string{
+		expect.Has(t, show,
 			`"caps":[1]`, `{"key":"a/b c","held":0,"waiting":0,"oldest_seconds":0,"cap":3,"share":300,"ruled":true,"full":false,"before":0,"why":""}`,
 			`"key":"acme","held":2,`, `"key":"beta","takes":{},"weight":1`,
-		} {
-			if !strings.Contains(show, want) {
-				t.Errorf("no %s in %s", want, show)
-			}
-		}
+		)
 		h.want(204, "DELETE", x+"/keys/acme", ``)
 		h.want(204, "DELETE", x+"/keys/nobody", ``)
 		h.want(404, "DELETE", "/v1/semaphores/y/keys/acme", ``)
@@ -599,9 +591,7 @@ func TestKeysOfTwoNames(t *testing.T) {
 			h.settle()
 		}
 		held := h.want(200, "PUT", x+"/permits/alice1", wish(alice, ""))
-		if !strings.Contains(string(held.body), `"key":["acme","alice"]`) {
-			t.Errorf("%s", held.body)
-		}
+		expect.Has(t, held.body, `"key":["acme","alice"]`)
 		h.want(409, "PUT", x+"/permits/alice1", wish(bob, ""))
 		h.want(200, "PUT", x+"/permits/alice2", wish(alice, ""))
 		h.want(429, "PUT", x+"/permits/alice3", wish(alice, ""))
@@ -614,14 +604,10 @@ func TestKeysOfTwoNames(t *testing.T) {
 		h.want(200, "PUT", x+"/permits/beta2", wish(`["beta","carol"]`, ""))
 		h.want(200, "PUT", x+"/permits/none", wish(`""`, ""))
 		show := string(h.want(200, "GET", x, ``).body)
-		for _, want := range []string{
+		expect.Has(t, show,
 			`"caps":[3,2]`, `{"key":"acme","held":3,"waiting":2,`, `{"key":["acme","alice"],"held":2,"waiting":1,`, `{"key":["acme","bob"],"held":1,"waiting":1,`,
 			`{"key":"beta","held":2,`, `{"key":["beta",""],"held":1,`,
-		} {
-			if !strings.Contains(show, want) {
-				t.Errorf("no %s in %s", want, show)
-			}
-		}
+		)
 		if found := h.want(200, "GET", "/v1/find?of=acme/bob", ``); len(found.field("holders").([]any)) != 1 || len(found.field("waiters").([]any)) != 1 {
 			t.Errorf("%s", found.body)
 		}
@@ -642,13 +628,9 @@ func TestKeysOfTwoNames(t *testing.T) {
 			}
 		}
 		h.want(204, "PUT", x+"/keys/acme/alice", `{"cap":7}`)
-		if heavy := h.want(409, "PUT", x+"/permits/heavy", wish(alice, `,"weight":4`)); !strings.Contains(string(heavy.body), `"at":{"key":"acme","cap":3}`) {
-			t.Errorf("%s", heavy.body)
-		}
+		expect.Has(t, h.want(409, "PUT", x+"/permits/heavy", wish(alice, `,"weight":4`)).body, `"at":{"key":"acme","cap":3}`)
 		h.want(204, "PUT", x+"/limit", `{"limit":9,"caps":[0,5]}`)
-		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[0,5]`) {
-			t.Errorf("%s", show.body)
-		}
+		expect.Has(t, h.want(200, "GET", x, ``).body, `"caps":[0,5]`)
 		if heavy := h.want(409, "PUT", x+"/permits/heavy", wish(`"beta"`, `,"weight":10`)); heavy.field("at") != nil {
 			t.Errorf("%s", heavy.body)
 		}
@@ -662,11 +644,7 @@ func TestPools(t *testing.T) {
 		wish := func(more string) string { return `{"limit":9,"pools":{"licence":2,"gpu":2.0}` + more + `}` }
 		has := func(a answer, want ...string) {
 			t.Helper()
-			for _, text := range want {
-				if !strings.Contains(string(a.body), text) {
-					t.Errorf("no %s in %s", text, a.body)
-				}
-			}
+			expect.Has(t, a.body, want...)
 		}
 		const both = `,"take":{"licence":1,"gpu":2},"key":["acme","alice"]`
 		has(h.want(200, "PUT", x+"/permits/1", wish(both)), `"key":["acme","alice"],"takes":{"gpu":2,"licence":1}`)
@@ -706,14 +684,10 @@ func TestPools(t *testing.T) {
 		}
 		has(h.want(400, "PUT", x+"/limit", `{"limit":7,"pools":{`+strings.Join(more, ",")+`}}`), `"type":"urn:sema:argument"`, "at most 16 pools")
 		has(h.want(200, "GET", x, ``), `"limit":9`)
-		for _, want := range []string{
+		expect.Has(t, h.audit.String(),
 			`"what":"limit","name":"x","limit":9,"pools":{"gpu":4,"new":1},"result":"done"`, `"pools":{"gpu":1,"licence":0},"result":"done"`,
 			`"what":"limit","name":"x","limit":9,"result":"done"`, `"result":"pools \"p0=1,p1=1`,
-		} {
-			if !strings.Contains(h.audit.String(), want) {
-				t.Errorf("no %s in %s", want, h.audit)
-			}
-		}
+		)
 	})
 }
 
@@ -761,17 +735,11 @@ func TestRulesOfKeysOfSeveralNames(t *testing.T) {
 		h.want(204, "PUT", x+"/keys/acme/a%2Fb%20c", `{"cap":6,"share":300}`)
 		h.want(204, "PUT", x+"/keys/acme/alice/gpt", `{"cap":1}`)
 		show := string(h.want(200, "GET", x, ``).body)
-		for _, want := range []string{`"limit":21`, `"caps":[9,4]`, `{"key":["acme","a/b c"],"held":0,"waiting":0,"oldest_seconds":0,"cap":6,"share":300,"ruled":true,`, `{"key":["acme","alice","gpt"],`} {
-			if !strings.Contains(show, want) {
-				t.Errorf("no %s in %s", want, show)
-			}
-		}
+		expect.Has(t, show, `"limit":21`, `"caps":[9,4]`, `{"key":["acme","a/b c"],"held":0,"waiting":0,"oldest_seconds":0,"cap":6,"share":300,"ruled":true,`, `{"key":["acme","alice","gpt"],`)
 		h.want(204, "DELETE", x+"/keys/acme/alice/gpt", ``)
 		h.want(204, "DELETE", x+"/keys/acme/a%2Fb%20c", ``)
 		h.want(204, "PUT", x+"/limit", `{"limit":20,"caps":[7]}`)
-		if show := h.want(200, "GET", x, ``); !strings.Contains(string(show.body), `"caps":[7],"pools":[],"keys":[]`) {
-			t.Errorf("%s", show.body)
-		}
+		expect.Has(t, h.want(200, "GET", x, ``).body, `"caps":[7],"pools":[],"keys":[]`)
 		long := strings.Repeat("n", 127)
 		h.want(204, "PUT", x+"/keys/"+long+"/"+long, `{"share":1}`)
 		lines := h.audit.String()
@@ -789,14 +757,10 @@ func TestRulesOfKeysOfSeveralNames(t *testing.T) {
 		if now := h.audit.String(); now != lines {
 			t.Errorf("lines of what was refused unseen: %s", now[len(lines):])
 		}
-		for _, want := range []string{
+		expect.Has(t, lines,
 			`"what":"limit","name":"x","limit":20,"caps":[9,4,0],"result":"done"`, `"limit":21,"result"`, `"limit":20,"caps":[7,0,0],"result":"done"`,
 			`"what":"set-key","name":"x","key":["acme","a/b c"],"cap":6,"share":300,"result":"done"`, `"what":"unset-key","name":"x","key":["acme","alice","gpt"],"result":"done"`,
-		} {
-			if !strings.Contains(lines, want) {
-				t.Errorf("no %s in %s", want, lines)
-			}
-		}
+		)
 	})
 }
 
@@ -865,11 +829,7 @@ func TestTheNewestConfigurationHolds(t *testing.T) {
 func TestAKeyAsATextHasNoSlash(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		a := h.want(400, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":"acme/alice"}`)
-		for _, want := range []string{`"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`} {
-			if !strings.Contains(string(a.body), want) {
-				t.Errorf("no %s in %s", want, a.body)
-			}
-		}
+		expect.Has(t, a.body, `"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`)
 		h.want(200, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":["acme/alice"]}`)
 	})
 }

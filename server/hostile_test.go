@@ -59,13 +59,9 @@ func TestWrongBodies(t *testing.T) {
 				t.Errorf("%s: %d %s", kind, a.status, a.body)
 			}
 		}
-		if a := h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`); !strings.Contains(string(a.body), "pause") {
-			t.Errorf("a limit of 0: %s", a.body)
-		}
+		expect.Has(t, h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`).body, "pause")
 		for _, path := range []string{acquireX, "/v1/semaphores/x/limit"} {
-			if a := h.want(400, "PUT", path, `{}`); !strings.Contains(string(a.body), "is missing") {
-				t.Errorf("without a limit: %s", a.body)
-			}
+			expect.Has(t, h.want(400, "PUT", path, `{}`).body, "is missing")
 		}
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+strings.Repeat("i", 129), `{"limit":1}`)
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+url.PathEscape("a\nb"), `{"limit":1}`)
@@ -179,14 +175,10 @@ func TestRulesByGoClientsAreAudited(t *testing.T) {
 		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) || len(st.Pools) != 1 || st.Pools[0] != (engine.PoolState{Pool: "gpu", Limit: 6}) {
 			t.Errorf("%+v", st)
 		}
-		for _, want := range []string{
+		expect.Has(t, h.audit.String(),
 			`"limit":9,"result":"done"`, `"caps":[3],"result":"done"`, `"caps":[null,0,5],"result":"done"`, `"key":["acme","alice"],"cap":2,"result":"done"`, `"key":"acme","result":"done"`,
 			`"pools":{"gpu":6,"old":0},"result":"done"`, `"p":1},"result":"too many pools"`,
-		} {
-			if !strings.Contains(h.audit.String(), want) {
-				t.Errorf("no %s in %s", want, h.audit)
-			}
-		}
+		)
 	})
 }
 
@@ -455,11 +447,7 @@ func TestTokensOfGoClients(t *testing.T) {
 			t.Errorf("want the permit released by the same token: %+v", st)
 		}
 		step(200, boss, "http.boss.a.1", "job-1", protocol.Request{Kind: protocol.SetLimit, Limit: 9})
-		for _, want := range []string{`"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`} {
-			if !strings.Contains(h.audit.String(), want) {
-				t.Errorf("the audit log lacks %s:\n%s", want, h.audit.String())
-			}
-		}
+		expect.Has(t, h.audit.String(), `"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`)
 	})
 }
 
@@ -493,11 +481,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 		last := func(want ...string) {
 			t.Helper()
 			lines := strings.Split(strings.TrimSpace(h.audit.String()), "\n")
-			for _, one := range append(want, `"what":"refused"`) {
-				if !strings.Contains(lines[len(lines)-1], one) {
-					t.Errorf("%s lacks %s", lines[len(lines)-1], one)
-				}
-			}
+			expect.Has(t, lines[len(lines)-1], append(want, `"what":"refused"`)...)
 		}
 		h.token = "looker.secret-of-the-looker"
 		h.want(403, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
@@ -721,9 +705,7 @@ func TestBehindAProxy(t *testing.T) {
 			t.Errorf("host %s", host)
 		}
 		h.do("POST", "/v1/semaphores/x/pause", "", from...)
-		if !strings.Contains(h.audit.String(), `"from":"198.51.100.7"`) {
-			t.Error(h.audit.String())
-		}
+		expect.Has(t, h.audit.String(), `"from":"198.51.100.7"`)
 		for path, status := range map[string]int{"/ops/healthz": 200, "/ops/v1/semaphores/x": 200, "/healthz": 200, "/opsx/healthz": 404} {
 			w, err := h.client.Get(h.url + path)
 			expect.OK(t, err)

@@ -158,9 +158,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		guess("192.0.2.1:2")
-		if !strings.Contains(out.String(), `"lines":980`) {
-			t.Errorf("%s", out.String())
-		}
+		expect.Has(t, out.String(), `"lines":980`)
 	})
 }
 

@@ -110,7 +110,5 @@ func TestGeneratedClient(t *testing.T) {
 	out := run(t, nil, "openapi-python-client", "generate", "--url", url+"/v1/openapi.json", "--output-path", dir)
 	t.Log(out)
 	out = run(t, []string{"SEMA_URL=" + url, "SEMA_SERVER_TOKEN=" + secret, "PYTHONDONTWRITEBYTECODE=1"}, "python3", "smoke.py", dir)
-	if !strings.Contains(out, "works") {
-		t.Error(out)
-	}
+	expect.Has(t, out, "works")
 }

@@ -60,9 +60,7 @@ func TestReadmeProgram(t *testing.T) {
 		t.Errorf("the program printed\n%s", out)
 	}
 	server.Kill()
-	if out := shell(t, hello, "! go run .", "REDIS="+server.Addr()); !strings.Contains(out, " sema: acquire ") {
-		t.Errorf("without a server the program printed\n%s", out)
-	}
+	expect.Has(t, shell(t, hello, "! go run .", "REDIS="+server.Addr()), " sema: acquire ")
 }
 
 // The lines for a shell run as they stand there but for addresses; the last one serves, and make demo shows who is next.

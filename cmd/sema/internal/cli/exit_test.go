@@ -14,6 +14,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/fixture/expect"
 )
 
 // A signal does not end the program before what a failed wait left is given back, and does if that takes long.
@@ -73,7 +74,5 @@ func TestShowSaysReleases(t *testing.T) {
 	}
 	two := one
 	two.Waiters = []engine.Waiter{{ID: "c-1-1", Client: of("0.2.0")}, {ID: "d-1-1", Client: of("0.1.0")}}
-	if text := table("x", two); !strings.Contains(text, "releases: 2 of sema 0.1.0, 1 of sema 0.2.0\n") {
-		t.Errorf("two releases:\n%s", text)
-	}
+	expect.Has(t, table("x", two), "releases: 2 of sema 0.1.0, 1 of sema 0.2.0\n")
 }

@@ -35,9 +35,7 @@ func TestPostgres(t *testing.T) {
 	if got := ok(t, env, "show", "x"); !strings.Contains(got, strings.Fields(id)[0]) {
 		t.Errorf("%s is not in\n%s", id, got)
 	}
-	if got := ok(t, env, "ls"); !strings.Contains(got, "x") {
-		t.Error(got)
-	}
+	expect.Has(t, ok(t, env, "ls"), "x")
 	ok(t, env, "release", "x", strings.Fields(id)[0])
 	ok(t, env, "limit", "x", "5")
 	if got := ok(t, env+"&sema_poll=20ms", "limit", "x"); !strings.HasPrefix(got, "5") {
@@ -46,9 +44,7 @@ func TestPostgres(t *testing.T) {
 	if code, output := run(t, env+"&sema_schema=other", "show", "x"); code != 69 || !strings.Contains(output, "sema migrate") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
-	if printed := ok(t, env+"&sema_schema=other", "migrate", "--print"); !strings.Contains(printed, `"other"."sema_state"`) {
-		t.Error(printed)
-	}
+	expect.Has(t, ok(t, env+"&sema_schema=other", "migrate", "--print"), `"other"."sema_state"`)
 	if code, output := run(t, "SEMA_URL=file:///nowhere", "migrate"); code != 64 || !strings.Contains(output, "sema migrate --url postgres://") {
 		t.Errorf("exit code %d: %s", code, output)
 	}

@@ -114,12 +114,8 @@ func TestServe(t *testing.T) {
 			t.Errorf("%q", out)
 		}
 		permit := strings.TrimSpace(ok(t, env, "acquire", "-n", "2", "x"))
-		if out := ok(t, env, "show", "x"); !strings.Contains(out, permit) {
-			t.Errorf("%s is not in\n%s", permit, out)
-		}
-		if out := ok(t, "SEMA_URL="+url, "show", "x"); !strings.Contains(out, "used 1") {
-			t.Errorf("%s", out)
-		}
+		expect.Has(t, ok(t, env, "show", "x"), permit)
+		expect.Has(t, ok(t, "SEMA_URL="+url, "show", "x"), "used 1")
 		ok(t, env, "pause", "x")
 		if out := ok(t, env, "ls"); !regexp.MustCompile(`x +2 +1 +1 +0 +paused`).MatchString(out) {
 			t.Errorf("%s", out)
@@ -141,9 +137,7 @@ func TestServe(t *testing.T) {
 				t.Errorf("%s has no %s:\n%s", path, want, out)
 			}
 		}
-		if log := s.end(); !strings.Contains(log, "msg=stopped") {
-			t.Errorf("%s", log)
-		}
+		expect.Has(t, s.end(), "msg=stopped")
 		text, err := os.ReadFile(audit)
 		if err != nil || strings.Count(string(text), `"what":"pause"`) != 1 || strings.Count(string(text), `"what":"unpause"`) != 1 {
 			t.Errorf("%v: %s", err, text)
@@ -160,18 +154,12 @@ func TestServeTellsOfItself(t *testing.T) {
 	expect.OK(t, err)
 	_ = w.Body.Close()
 	text := get(t, s.url+"/metrics")
-	for _, want := range []string{
+	expect.Has(t, text,
 		`sema_server_requests_total{route="GET /v1/engine/calls",code="1xx"} 1`, "sema_server_call_duration_seconds_count ", "sema_server_connections ",
 		`sema_acquires_total{sema_name="x",result="acquired"} 1`, `sema_acquire_wait_seconds_count{sema_name="x"} 1`,
 		"go_goroutines ", "process_start_time_seconds ", "sema_engine_up 1",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-	if text := get(t, "http://"+profiles+"/debug/pprof/goroutine?debug=1"); !strings.Contains(text, "goroutine profile:") {
-		t.Error(text)
-	}
+	)
+	expect.Has(t, get(t, "http://"+profiles+"/debug/pprof/goroutine?debug=1"), "goroutine profile:")
 	request, err := http.NewRequest("GET", "http://"+profiles+"/debug/pprof/", nil)
 	expect.OK(t, err)
 	request.Host = "page.example.org"
@@ -183,9 +171,7 @@ func TestServeTellsOfItself(t *testing.T) {
 	if w.StatusCode != 403 {
 		t.Errorf("a web page may read profiles: %s", w.Status)
 	}
-	if log := s.end(); !strings.Contains(log, `path=/metrics route="GET /metrics" status=200`) || !strings.Contains(log, "url=http://"+profiles+"/debug/pprof/") {
-		t.Error(log)
-	}
+	expect.Has(t, s.end(), `path=/metrics route="GET /metrics" status=200`, "url=http://"+profiles+"/debug/pprof/")
 }
 
 // The page to log in says, as the API does, that a token was not checked after too many wrong ones.
@@ -250,9 +236,7 @@ func TestServeLogsJSON(t *testing.T) {
 			t.Errorf("no JSON: %s", line)
 		}
 	}
-	if quiet := serve(t, "--url", fileURL(t), "--log-format", "json", "--log-level", "debug").end(); !strings.Contains(quiet, `"level":"INFO"`) {
-		t.Error(quiet)
-	}
+	expect.Has(t, serve(t, "--url", fileURL(t), "--log-format", "json", "--log-level", "debug").end(), `"level":"INFO"`)
 	for flag, hint := range map[string]string{"--log-format": "text or json", "--log-level": "debug, info, warn or error"} {
 		out, err := exec.Command("sema", "serve", "--url", fileURL(t), flag, "loud").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), hint) {
@@ -314,9 +298,7 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	// The command may use the server, too: its fencing token is another variable.
-	if out := ok(t, env, "run", "-n", "1", "job-1", "--", "sema", "ls"); !strings.Contains(out, "job-1 ") {
-		t.Errorf("%q", out)
-	}
+	expect.Has(t, ok(t, env, "run", "-n", "1", "job-1", "--", "sema", "ls"), "job-1 ")
 	for token, want := range map[string]string{
 		"ci.hush-hush-hush-hush": "this needs admin. Try: use a token with more rights",
 		"ci.wrong-hush":          "Try: check the token, $SEMA_SERVER_TOKEN",
@@ -425,9 +407,7 @@ func TestServeBehindADocumentedProxy(t *testing.T) {
 	}
 	page, err := os.ReadFile("../../../../docs/serve.md")
 	expect.OK(t, err)
-	if !strings.Contains(string(page), "proxy_set_header Host $http_host;") {
-		t.Error("the page has other lines")
-	}
+	expect.Has(t, page, "proxy_set_header Host $http_host;")
 }
 
 // Tokens and the certificate are read again when they change, and what is wrong then
@@ -551,9 +531,7 @@ func TestFind(t *testing.T) {
 		}
 		ok(t, "SEMA_URL="+s.url, "find", "--revoke", "nightly")
 		for _, name := range []string{"x", "y", "z"} {
-			if out := ok(t, "SEMA_URL="+url, "show", name); !strings.Contains(out, "(revoked)") {
-				t.Errorf("%s", out)
-			}
+			expect.Has(t, ok(t, "SEMA_URL="+url, "show", name), "(revoked)")
 		}
 		s.end()
 	})
