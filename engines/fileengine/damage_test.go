@@ -82,9 +82,7 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			a.engine.checked = time.Time{} // as if some seconds had passed
 			b.engine.checked = time.Time{}
 			renew := protocol.Request{Kind: protocol.Renew, ID: ha, Lease: a.lease}
-			if got := a.status(t, renew); got != protocol.Granted {
-				t.Errorf("renewal by the process that restores the log: status %v", got)
-			}
+			a.wants(t, renew, protocol.Granted)
 			c := openUser(t, openEngine(t, dir), "x", 2)
 			if got := c.status(t, c.ask(false)); name != "directory" && got != protocol.Refused {
 				t.Errorf("a third permit: status %v", got)
@@ -105,9 +103,7 @@ func TestANewProcessGetsADamagedLogRestored(t *testing.T) {
 	held := a.take(t)
 	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 1 0.1.0\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
-	if got := b.status(t, b.ask(false)); got != protocol.Refused {
-		t.Errorf("beside a holder: status %v", got)
-	}
+	b.wants(t, b.ask(false), protocol.Refused)
 	expect.OK(t, a.release(held))
 	b.take(t)
 }
@@ -126,9 +122,7 @@ func TestReplacedLogCounts(t *testing.T) {
 	held := a.take(t)
 	expect.OK(t, os.Remove(logOf(dir)))
 	openUser(t, openEngine(t, dir), "x", 1).take(t) // above the limit, until a's next renewal
-	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Gone {
-		t.Errorf("renewal: status %v", got)
-	}
+	a.wants(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}, protocol.Gone)
 }
 
 // If the whole directory was removed, the waiters queue again as soon as a holder has
@@ -141,9 +135,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	a.state(t)
 	expect.OK(t, os.RemoveAll(dir))
 	a.engine.checked = time.Time{}
-	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Granted {
-		t.Fatalf("renewal: status %v", got)
-	}
+	a.wants(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}, protocol.Granted)
 	expect.Until(t, "all pipes", func() bool {
 		pipes, _ := filepath.Glob(filepath.Join(dir, "*"+lifeSuffix))
 		return len(pipes) == 6
@@ -178,9 +170,7 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			if n := <-b.told; !n.Ask {
 				t.Fatalf("told %+v", n)
 			}
-			if got := b.status(t, r); got != protocol.Queued {
-				t.Fatalf("asked again: status %v", got)
-			}
+			b.wants(t, r, protocol.Queued)
 			if restored {
 				expect.OK(t, a.release(held))
 			} else {
@@ -201,22 +191,16 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	expect.OK(t, err)
 	waiters, asks := []*user{b, c}, []protocol.Request{b.ask(true), c.ask(true)}
 	for i, u := range waiters { // c is the last to read
-		if got := u.status(t, asks[i]); got != protocol.Queued {
-			t.Fatalf("status %v", got)
-		}
+		u.wants(t, asks[i], protocol.Queued)
 	}
 	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after damage in the middle
-	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Granted {
-		t.Fatalf("renewal: status %v", got)
-	}
+	a.wants(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}, protocol.Granted)
 	c.state(t)
 	for i, u := range waiters {
 		if n := <-u.told; !n.Ask {
 			t.Fatalf("told %+v", n)
 		}
-		if got := u.status(t, asks[i]); got != protocol.Queued {
-			t.Fatalf("asked again: status %v", got)
-		}
+		u.wants(t, asks[i], protocol.Queued)
 	}
 }
 
@@ -246,14 +230,10 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	if !n.Renew || !n.Ask {
 		t.Errorf("told %+v", n)
 	}
-	if got := a.status(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}); got != protocol.Gone {
-		t.Errorf("renewal: status %v", got)
-	}
+	a.wants(t, protocol.Request{Kind: protocol.Renew, ID: held, Lease: a.lease}, protocol.Gone)
 	expect.OK(t, b.release(other))
 	a.granted(t, r.ID)
-	if got := b.status(t, b.ask(false)); got != protocol.Refused {
-		t.Errorf("another ask beside it: status %v", got)
-	}
+	b.wants(t, b.ask(false), protocol.Refused)
 }
 
 func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {

@@ -55,9 +55,7 @@ func TestGrantTellsTokenSlotAndLease(t *testing.T) {
 	expect.OK(t, err)
 	r2 := b.ask(true)
 	r2.ID.Slot = true
-	if got := b.status(t, r2); got != protocol.Queued {
-		t.Fatalf("status %v", got)
-	}
+	b.wants(t, r2, protocol.Queued)
 	expect.OK(t, a.release(r.ID))
 	n := <-b.told
 	if len(n.Grants) != 1 {

@@ -297,9 +297,7 @@ func queue(tb testing.TB, n int) *waitingProcesses {
 
 func (c *waitingProcesses) renew(tb testing.TB) {
 	tb.Helper()
-	if got := c.holder.status(tb, protocol.Request{Kind: protocol.Renew, ID: c.held, Lease: c.holder.lease}); got != protocol.Granted {
-		tb.Fatalf("renewal: status %v", got)
-	}
+	c.holder.wants(tb, protocol.Request{Kind: protocol.Renew, ID: c.held, Lease: c.holder.lease}, protocol.Granted)
 }
 
 // handOffs releases the permit, so that the processes get it one after the other. It

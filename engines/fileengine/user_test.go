@@ -117,9 +117,7 @@ func openUser(tb testing.TB, e *Engine, name string, limit int) *user {
 func (u *user) take(tb testing.TB) engine.ID {
 	tb.Helper()
 	r := u.ask(false)
-	if got := u.status(tb, r); got != protocol.Granted {
-		tb.Fatalf("asked for a free permit: status %v", got)
-	}
+	u.wants(tb, r, protocol.Granted)
 	return r.ID
 }
 
@@ -138,9 +136,7 @@ func queueUp(tb testing.TB, dir string, n int) (queue []*user, tickets []engine.
 func (u *user) queue(tb testing.TB) protocol.Request {
 	tb.Helper()
 	r := u.ask(true)
-	if got := u.status(tb, r); got != protocol.Queued {
-		tb.Fatalf("asked for a permit that is not free: status %v", got)
-	}
+	u.wants(tb, r, protocol.Queued)
 	return r
 }
 
@@ -149,6 +145,14 @@ func (u *user) status(tb testing.TB, r protocol.Request) protocol.Status {
 	reply, err := u.call(r)
 	expect.OK(tb, err)
 	return reply.Answers[0].Status
+}
+
+// wants ends the test if the answer to a request has another status.
+func (u *user) wants(tb testing.TB, r protocol.Request, want protocol.Status) {
+	tb.Helper()
+	if got := u.status(tb, r); got != want {
+		tb.Fatalf("%+v: status %v, want %v", r, got, want)
+	}
 }
 
 func (u *user) state(tb testing.TB) engine.State {
