@@ -42,7 +42,7 @@ func TestDirectoryOfOneUser(t *testing.T) {
 	}
 }
 
-// Whoever sees a shared directory can use it: it is never there with the rights of one user.
+// A shared directory appears with the rights of its group: no process finds it while only one user may use it.
 func TestASharedDirectoryIsNeverPrivate(t *testing.T) {
 	above, seen, ended := t.TempDir(), 0, make(chan struct{})
 	old := syscall.Umask(0o077)

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sema"
 	"sema/engine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
@@ -19,12 +18,7 @@ import (
 func TestARowOfALaterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLockingStore()
-		e, err := register.New(store, nil)
-		expect.OK(t, err)
-		defer func() { _ = e.Close() }()
-		s, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = s.Close() }()
+		s := semaphoreOn(t, engineOn(t, store, nil), nil)
 		p, err := s.Acquire(t.Context())
 		expect.OK(t, err)
 

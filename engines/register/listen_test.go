@@ -26,9 +26,7 @@ func TestGrantsBeforeAProcessListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLockingStore()
 		open := func(store register.Store) (protocol.Session, chan protocol.Notification) {
-			e, err := register.New(store, &register.Options{Poll: time.Hour})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
+			e := engineOn(t, store, &register.Options{Poll: time.Hour})
 			told := make(chan protocol.Notification, 10)
 			s, err := e.Open("x", engine.Client{}, func(n protocol.Notification) { told <- n })
 			expect.OK(t, err)
@@ -69,13 +67,7 @@ func TestAListenerThatWasDroppedUnnoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLockingStore()
 		open := func() *sema.Semaphore {
-			e, err := register.New(h, &register.Options{Poll: time.Hour})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
-			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Minute})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = s.Close() })
-			return s
+			return semaphoreOn(t, engineOn(t, h, &register.Options{Poll: time.Hour}), &sema.Options{Lease: time.Minute})
 		}
 		held, err := open().Acquire(t.Context())
 		expect.OK(t, err)
@@ -166,12 +158,7 @@ func TestServedProcessesStopListening(t *testing.T) {
 func startQueue(t *testing.T, store register.Store, processes int) (*sema.Permit, chan int) {
 	t.Helper()
 	open := func() *sema.Semaphore {
-		e, err := register.New(store, nil)
-		expect.OK(t, err)
-		t.Cleanup(func() { _ = e.Close() })
-		s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
-		expect.OK(t, err)
-		return s
+		return semaphoreOn(t, engineOn(t, store, nil), &sema.Options{Lease: time.Hour})
 	}
 	first, err := open().Acquire(t.Context())
 	expect.OK(t, err)

@@ -52,13 +52,9 @@ func TestSteppedClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second, -time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &steppedStore{lockingStore: newLockingStore()}
-			e, err := register.New(store, nil)
-			expect.OK(t, err)
-			defer func() { _ = e.Close() }()
+			e := engineOn(t, store, nil)
 			const lease = 20 * time.Second
-			s, err := sema.New(e, "x", 1, &sema.Options{Lease: lease, Renew: sema.NoRenewal})
-			expect.OK(t, err)
-			defer func() { _ = s.Close() }()
+			s := semaphoreOn(t, e, &sema.Options{Lease: lease, Renew: sema.NoRenewal})
 			token := int64(0)
 			for i := range 40 {
 				if i == 20 {
@@ -85,14 +81,12 @@ func TestSteppedClock(t *testing.T) {
 	}
 }
 
-// A process that swaps without reading learns of a clock that was set forward by the swap. It relies on no
-// more than what is left of the lease then.
+// The store's clock is set forward, and a process swaps without reading first. The swap tells it the new time,
+// and it trusts the lease for no longer than the row says.
 func TestAClockIsSetForwardBeforeASwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &steppedStore{lockingStore: newLockingStore()}
-		e, err := register.New(store, nil)
-		expect.OK(t, err)
-		defer func() { _ = e.Close() }()
+		e := engineOn(t, store, nil)
 		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 		expect.OK(t, err)
 		for i := range uint64(40) {
@@ -119,12 +113,8 @@ func TestLostVersionsAreNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &steppedStore{lockingStore: newLockingStore()}
 		open := func() (*sema.Semaphore, *sema.Operator) {
-			e, err := register.New(store, nil)
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
-			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = s.Close() })
+			e := engineOn(t, store, nil)
+			s := semaphoreOn(t, e, &sema.Options{Lease: time.Hour})
 			o, err := sema.Operate(e, "x")
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = o.Close() })
@@ -185,9 +175,7 @@ func TestAFoundGrantIsMadeDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLockingStore()
 		open := func(store register.Store) func(protocol.Kind, bool) protocol.Answer {
-			e, err := register.New(store, nil)
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
+			e := engineOn(t, store, nil)
 			s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 			expect.OK(t, err)
 			number := uint64(0)
@@ -268,12 +256,7 @@ func TestPollingProcessesAlternate(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
-			e, err := register.New(store, &register.Options{Poll: poll})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
-			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = s.Close() })
+			s := semaphoreOn(t, engineOn(t, store, &register.Options{Poll: poll}), &sema.Options{Lease: time.Hour})
 			all.Go(func() {
 				for range rounds {
 					p, err := s.Acquire(t.Context())
@@ -331,12 +314,8 @@ func TestReadsWaitForABusyStore(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &busyStore{newLockingStore(), time.Now().Add(20 * time.Second), silent}
-			e, err := register.New(store, nil)
-			expect.OK(t, err)
-			defer func() { _ = e.Close() }()
-			s, err := sema.New(e, "x", 1, nil)
-			expect.OK(t, err)
-			defer func() { _ = s.Close() }()
+			e := engineOn(t, store, nil)
+			s := semaphoreOn(t, e, nil)
 			began := time.Now()
 			for what, read := range map[string]func() error{
 				"State": func() error { _, err := s.State(t.Context()); return err },
@@ -407,12 +386,7 @@ func (s *lockedStore) Update(ctx context.Context, name string, first bool, f fun
 // A row that somebody else keeps locked is a queue.
 func TestALockedRowIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := register.New(&lockedStore{newLockingStore(), time.Now().Add(20 * time.Second)}, nil)
-		expect.OK(t, err)
-		defer func() { _ = e.Close() }()
-		s, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = s.Close() }()
+		s := semaphoreOn(t, engineOn(t, &lockedStore{newLockingStore(), time.Now().Add(20 * time.Second)}, nil), nil)
 		p, err := s.Acquire(t.Context())
 		expect.OK(t, err)
 		expect.OK(t, p.Release())

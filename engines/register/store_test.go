@@ -101,14 +101,27 @@ func (h *lockingStore) tell(all []register.Message) {
 func open(store func() register.Store, is enginetest.Store) func(tb testing.TB) enginetest.Store {
 	return func(tb testing.TB) enginetest.Store {
 		one, is := store(), is
-		is.Client = func(tb testing.TB) sema.Engine {
-			e, err := register.New(one, nil)
-			expect.OK(tb, err)
-			tb.Cleanup(func() { _ = e.Close() })
-			return e
-		}
+		is.Client = func(tb testing.TB) sema.Engine { return engineOn(tb, one, nil) }
 		return is
 	}
+}
+
+// engineOn is an engine over a store, as each process has one.
+func engineOn(tb testing.TB, store register.Store, o *register.Options) *register.Engine {
+	tb.Helper()
+	e, err := register.New(store, o)
+	expect.OK(tb, err)
+	tb.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// semaphoreOn is x on an engine, with a limit of 1.
+func semaphoreOn(tb testing.TB, e sema.Engine, o *sema.Options) *sema.Semaphore {
+	tb.Helper()
+	s, err := sema.New(e, "x", 1, o)
+	expect.OK(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // distantStore is a lockingStore behind a slow network.

@@ -68,8 +68,8 @@ func (w *world) calm() bool {
 	return w.lose+w.late+w.loseNews == 0 && w.crashes+w.steps+w.cuts+w.lostListeners == 0
 }
 
-// drawn is a source of what chance decides for somebody at this instant. The order in which goroutines
-// run within an instant is not of the seed, so no draw depends on the ones before.
+// drawn returns the random numbers that somebody uses at this instant. The seed does not determine in which
+// order goroutines run within an instant, so a draw depends on no earlier one.
 func (w *world) drawn(who string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(who))
