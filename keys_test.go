@@ -137,9 +137,7 @@ func TestOtherCapsOfAnyLevelAreToldOf(t *testing.T) {
 // A weight that can never be granted is refused with the key whose cap is the least, on whatever level.
 func TestTheKeyThatAWeightIsAboveIsNamed(t *testing.T) {
 	e := memengine.New()
-	s, err := sema.New(e, "llm", 50, &sema.Options{Caps: sema.Caps{20, 4, 10}})
-	expect.OK(t, err)
-	defer func() { expect.OK(t, s.Close()) }()
+	s := semOf(t, e, "llm", 50, &sema.Options{Caps: sema.Caps{20, 4, 10}})
 	o, err := sema.Operate(e, "llm")
 	expect.OK(t, err)
 	defer func() { expect.OK(t, o.Close()) }()

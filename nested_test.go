@@ -182,12 +182,8 @@ type uncomparable struct {
 
 func TestEnginesThatCannotBeCompared(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
-		one, err := sema.New(uncomparable{Engine: e}, "z", 1, nil)
-		expect.OK(t, err)
-		defer func() { expect.OK(t, one.Close()) }()
-		other, err := sema.New(uncomparable{Engine: e}, "z", 1, nil)
-		expect.OK(t, err)
-		defer func() { expect.OK(t, other.Close()) }()
+		one := semOf(t, uncomparable{Engine: e}, "z", 1, nil)
+		other := semOf(t, uncomparable{Engine: e}, "z", 1, nil)
 		expect.OK(t, one.Do(t.Context(), func(ctx context.Context) error {
 			refuses(t, one.Do(ctx, func(context.Context) error { return nil }), sema.NestedError{Name: "z", Held: 1, Weight: 1, Limit: 1})
 			ctx, cancel := context.WithTimeout(ctx, 1)

@@ -113,9 +113,7 @@ func TestABoundShorterThanTheWayToTheEngine(t *testing.T) {
 // What no program can handle panics, and says what is wrong.
 func TestMisusePanics(t *testing.T) {
 	ctx, work := t.Context(), func(context.Context) error { return nil }
-	sem, err := sema.New(memengine.New(), "x", 1, nil)
-	expect.OK(t, err)
-	defer func() { expect.OK(t, sem.Close()) }()
+	sem := semOf(t, memengine.New(), "x", 1, nil)
 	var none *sema.Semaphore
 	for what, do := range map[string]func(){
 		"Do without a function":   func() { _ = sem.Do(ctx, nil) },
@@ -145,9 +143,7 @@ func TestMisusePanics(t *testing.T) {
 
 // An option costs no memory.
 func TestAllocationsOfAnAcquisition(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "x", 2, &sema.Options{Keep: time.Second, Caps: sema.Caps{2}})
-	expect.OK(t, err)
-	defer func() { expect.OK(t, sem.Close()) }()
+	sem := semOf(t, memengine.New(), "x", 2, &sema.Options{Keep: time.Second, Caps: sema.Caps{2}})
 	ctx, tenant := t.Context(), "tenant"
 	for what, acquire := range map[string]func() (*sema.Permit, error){
 		"no option": func() (*sema.Permit, error) { return sem.Acquire(ctx) },
@@ -223,9 +219,7 @@ func ofExported(f *ast.FuncDecl) bool {
 
 // Operators see which program has a permit, also if its author gave no label.
 func TestWithoutALabelThePermitHasTheNameOfTheProgram(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "db", 2, nil)
-	expect.OK(t, err)
-	defer sem.Close()
+	sem := semOf(t, memengine.New(), "db", 2, nil)
 	if _, err := sem.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -292,9 +286,7 @@ func TestAnEngineThatRecallsHasAnswered(t *testing.T) {
 		e := memengine.New()
 		var both []*sema.Semaphore
 		for range 2 {
-			s, err := sema.New(e, "x", 1, &sema.Options{Keep: 10 * time.Millisecond})
-			expect.OK(t, err)
-			defer func() { expect.OK(t, s.Close()) }()
+			s := semOf(t, e, "x", 1, &sema.Options{Keep: 10 * time.Millisecond})
 			both = append(both, s)
 		}
 		p := acquire(t, both[0])
@@ -326,9 +318,7 @@ func TestABoundedWaitUnderAPermitOfTheSame(t *testing.T) {
 
 // Bounds as short as the engine's answers: each caller has a permit, or is told that none was free in time.
 func TestAShortBoundOfTheWait(t *testing.T) {
-	s, err := sema.New(memengine.New(), "x", 1, nil)
-	expect.OK(t, err)
-	defer func() { expect.OK(t, s.Close()) }()
+	s := semOf(t, memengine.New(), "x", 1, nil)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {

@@ -42,9 +42,9 @@ func logged(t *testing.T) *lines {
 	return l
 }
 
-func semOf(t *testing.T, e sema.Engine, limit int, o *sema.Options) *sema.Semaphore {
+func semOf(t *testing.T, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
-	s, err := sema.New(e, "db", limit, o)
+	s, err := sema.New(e, name, limit, o)
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -53,7 +53,7 @@ func semOf(t *testing.T, e sema.Engine, limit int, o *sema.Options) *sema.Semaph
 // A caller that is refused for want of free weight learns how much of which limit is held, and one
 // that is refused for something else does not.
 func TestWhatARefusedCallerLearns(t *testing.T) {
-	s := semOf(t, memengine.New(), 5, &sema.Options{Caps: sema.Caps{1}, Pools: "gpu=1, licence=2"})
+	s := semOf(t, memengine.New(), "db", 5, &sema.Options{Caps: sema.Caps{1}, Pools: "gpu=1, licence=2"})
 	p, err := s.Acquire(t.Context(), sema.Weight(3), sema.Take("gpu", 1))
 	expect.OK(t, err)
 	q, err := s.Acquire(t.Context(), sema.For("acme"))
@@ -79,17 +79,17 @@ func TestWhatARefusedCallerLearns(t *testing.T) {
 // The error of LimitStrict is enough: no line is logged beside it.
 func TestStrictLogsNothing(t *testing.T) {
 	l, e := logged(t), memengine.New()
-	p, err := semOf(t, e, 2, nil).Acquire(t.Context())
+	p, err := semOf(t, e, "db", 2, nil).Acquire(t.Context())
 	expect.OK(t, err)
 	var differs *sema.LimitError
-	if _, err := semOf(t, e, 3, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(t.Context()); !errors.As(err, &differs) {
+	if _, err := semOf(t, e, "db", 3, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(t.Context()); !errors.As(err, &differs) {
 		t.Error(err)
 	}
 	if text := l.String(); text != "" {
 		t.Error(text)
 	}
 	expect.OK(t, p.Release())
-	q, err := semOf(t, e, 3, &sema.Options{OnConflict: sema.LimitStored}).Acquire(t.Context())
+	q, err := semOf(t, e, "db", 3, &sema.Options{OnConflict: sema.LimitStored}).Acquire(t.Context())
 	expect.OK(t, err)
 	if text := l.String(); strings.Count(text, "another limit holds") != 1 {
 		t.Error(text)
@@ -100,7 +100,7 @@ func TestStrictLogsNothing(t *testing.T) {
 // A permit that nobody released is logged, once.
 func TestAnAbandonedPermitIsLogged(t *testing.T) {
 	l := logged(t)
-	s := semOf(t, memengine.New(), 1, &sema.Options{Renew: 20 * time.Millisecond})
+	s := semOf(t, memengine.New(), "db", 1, &sema.Options{Renew: 20 * time.Millisecond})
 	_, err := s.Acquire(t.Context())
 	expect.OK(t, err)
 	expect.Until(t, "a line", func() bool { runtime.GC(); return l.String() != "" })

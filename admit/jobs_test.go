@@ -37,6 +37,15 @@ func another(t *testing.T, e *sematest.Engine, limit int, o *each.Options, l Job
 	return limiter
 }
 
+// semOf is a semaphore that is open until the test ends.
+func semOf(t *testing.T, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, o)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, s.Close()) })
+	return s
+}
+
 // job is a job of a key that works for so long.
 func (l *Jobs) job(ctx context.Context, key string, d time.Duration) error {
 	return l.Do(ctx, Job{Key: []string{key}, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
@@ -186,9 +195,7 @@ func TestWeightsOfJobs(t *testing.T) {
 func TestPathsOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
-		s, err := sema.New(e, "jobs", 3, &sema.Options{Caps: sema.Caps{2, 1}})
-		expect.OK(t, err)
-		defer func() { expect.OK(t, s.Close()) }()
+		s := semOf(t, e, "jobs", 3, &sema.Options{Caps: sema.Caps{2, 1}})
 		l, err := NewJobs("test", JobOptions{Semaphore: s})
 		expect.OK(t, err)
 		do := func(d time.Duration, key ...string) error {
@@ -277,9 +284,7 @@ func TestJobsGoBackWhenClosed(t *testing.T) {
 }
 
 func TestBadJobOptions(t *testing.T) {
-	s, err := sema.New(sematest.New(t), "jobs", 1, nil)
-	expect.OK(t, err)
-	defer func() { expect.OK(t, s.Close()) }()
+	s := semOf(t, sematest.New(t), "jobs", 1, nil)
 	for _, bad := range []JobOptions{{}, {Semaphore: s, Group: &each.Group{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
 		var argument *sema.ArgumentError
 		if _, err := NewJobs("test", bad); !errors.As(err, &argument) || argument.Package != "test" {
@@ -343,9 +348,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	for _, work := range []time.Duration{100 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			e := sematest.New(t)
-			s, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
-			expect.OK(t, err)
-			defer func() { expect.OK(t, s.Close()) }()
+			s := semOf(t, e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
 			l, err := NewJobs("test", JobOptions{Semaphore: s})
 			expect.OK(t, err)
 			queue := make(chan string, flood+others)
@@ -397,9 +400,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 func TestAFloodWaitsIfNobodyElseCouldRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
-		s, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{4}})
-		expect.OK(t, err)
-		defer func() { expect.OK(t, s.Close()) }()
+		s := semOf(t, e, "jobs", 4, &sema.Options{Caps: sema.Caps{4}})
 		l, err := NewJobs("test", JobOptions{Semaphore: s})
 		expect.OK(t, err)
 		var all sync.WaitGroup

@@ -132,18 +132,14 @@ func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
 func TestThePositionInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		sem, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, e, "x", 1, nil)
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		h := &semahttp.Handler{Limit: by(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 3 {
-			other, err := sema.New(e, "x", 1, nil)
-			expect.OK(t, err)
-			defer func() { _ = other.Close() }()
+			other := open(t, e, "x", 1, nil)
 			wg.Go(func() {
 				if _, err := other.Acquire(ctx); !errors.Is(err, sema.ErrBusy) {
 					t.Error(err)
@@ -179,18 +175,14 @@ func TestThePositionInTheQueue(t *testing.T) {
 func TestThePositionInTheQueueOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		sem, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, e, "x", 1, nil)
 		p, err := sem.Acquire(t.Context(), sema.For("acme"))
 		expect.OK(t, err)
 		names := func(key string) sema.AcquireOption { return sema.For(strings.Split(key, "/")...) }
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, key := range []string{"acme", "acme", "acme", "beta", "acme/alice", "acme/bob", "acme/bob"} {
-			other, err := sema.New(e, "x", 1, nil)
-			expect.OK(t, err)
-			defer func() { _ = other.Close() }()
+			other := open(t, e, "x", 1, nil)
 			all.Go(func() { _, _ = other.Acquire(ctx, names(key)) })
 			synctest.Wait()
 			time.Sleep(time.Millisecond) // a place in the queue is counted in microseconds
@@ -234,9 +226,7 @@ func (s *lookingSession) State(ctx context.Context) (sema.State, error) {
 func TestTheKeysShareALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &looking{Engine: memengine.New()}
-		sem, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, e, "x", 1, nil)
 		p, err := sem.Acquire(t.Context(), sema.For("busy"))
 		expect.OK(t, err)
 		h := &semahttp.Handler{

@@ -32,9 +32,16 @@ var engines sync.Map
 func newSem(t testing.TB, limit int) *sema.Semaphore {
 	t.Helper()
 	e := memengine.New()
-	s, err := sema.New(e, "upstream", limit, nil)
-	expect.OK(t, err)
+	s := open(t, e, "upstream", limit, nil)
 	engines.Store(s, e)
+	return s
+}
+
+// open is a semaphore that is open until the test ends.
+func open(t testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, o)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

@@ -37,9 +37,7 @@ func TestAnOutageLongerThanTheLeaseCancels(t *testing.T) {
 		e, err := redisengine.New(rdb, nil)
 		expect.OK(t, err)
 		defer func() { _ = e.Close() }()
-		sem, err := sema.New(e, "x", 1, &sema.Options{Lease: 2 * time.Second})
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, e, "x", 1, &sema.Options{Lease: 2 * time.Second})
 		cancels(t, sem, srv.Kill)
 	})
 }
@@ -47,9 +45,7 @@ func TestAnOutageLongerThanTheLeaseCancels(t *testing.T) {
 func TestAnOutageLongerThanTheDefaultLeaseCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
-		sem, err := sema.New(e, "x", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, e, "x", 1, nil)
 		began := time.Now()
 		var back func()
 		cancels(t, sem, func() { back = silence(e) })
@@ -125,9 +121,7 @@ func TestRedisStopsAndStarts(t *testing.T) {
 				e, err := redisengine.New(rdb, nil)
 				expect.OK(t, err)
 				defer func() { _ = e.Close() }()
-				sem, err := sema.New(e, "x", limit, &sema.Options{Lease: time.Minute})
-				expect.OK(t, err)
-				defer func() { _ = sem.Close() }()
+				sem := open(t, e, "x", limit, &sema.Options{Lease: time.Minute})
 
 				up, failures := &counted{leave: make(chan struct{})}, atomic.Int64{}
 				observer := semahttp.Observer{EngineFailed: func(semahttp.EngineFailed) { failures.Add(1) }}

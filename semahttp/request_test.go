@@ -235,9 +235,7 @@ func TestWhatIsolatesGoesOutside(t *testing.T) {
 }
 
 func TestValuesOutOfRange(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "x", 1, nil)
-	expect.OK(t, err)
-	defer func() { _ = sem.Close() }()
+	sem := open(t, memengine.New(), "x", 1, nil)
 	free := func(*http.Request) semahttp.Limiter { return semahttp.Limiter{} }
 	nameless := func(*http.Request) semahttp.Limiter { return semahttp.Limiter{Name: "x"} }
 	for _, c := range []struct {

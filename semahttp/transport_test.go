@@ -485,9 +485,7 @@ func TestNoWait(t *testing.T) {
 func TestLimitsPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "hosts", 3, &sema.Options{Caps: sema.Caps{2}})
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "hosts", 3, &sema.Options{Caps: sema.Caps{2}})
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {
 			all := engine.Held("hosts")
 			own := slices.DeleteFunc(slices.Clone(all), func(p sematest.Permit) bool { return string(p.Key) != r.URL.Host })

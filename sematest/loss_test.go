@@ -16,9 +16,7 @@ import (
 func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, &sema.Options{Lease: 10 * time.Second})
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 1, &sema.Options{Lease: 10 * time.Second})
 		first, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		engine.Held("jobs")[0].Lose()
@@ -46,9 +44,7 @@ func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 func TestAReleaseBeforeTheLossIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 1, nil)
 		for range 500 {
 			p, err := sem.Acquire(t.Context())
 			expect.OK(t, err)
@@ -80,9 +76,7 @@ func TestAResumedPermitIsLost(t *testing.T) {
 		expect.OK(t, err)
 		expect.OK(t, first.Close())
 		engine.Lose("jobs") // nobody has it: nothing happens yet
-		second, err := sema.New(engine, "jobs", 1, options)
-		expect.OK(t, err)
-		defer func() { _ = second.Close() }()
+		second := open(t, engine, "jobs", 1, options)
 		if _, err := second.Resume(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
 			t.Errorf("a lost permit was resumed: %v", err)
 		}
@@ -90,9 +84,7 @@ func TestAResumedPermitIsLost(t *testing.T) {
 
 		p, err = second.Acquire(t.Context())
 		expect.OK(t, err)
-		third, err := sema.New(engine, "jobs", 1, options)
-		expect.OK(t, err)
-		defer func() { _ = third.Close() }()
+		third := open(t, engine, "jobs", 1, options)
 		p, err = third.Resume(t.Context(), p.ID())
 		expect.OK(t, err)
 		engine.Lose("jobs")
@@ -105,9 +97,7 @@ func TestAResumedPermitIsLost(t *testing.T) {
 func TestALossThatCannotBeToldYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 1, nil)
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		end := engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})

@@ -17,6 +17,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// open is a semaphore that is open until the test ends.
+func open(t *testing.T, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, o)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 // operator is for operators of a semaphore.
 func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 	t.Helper()

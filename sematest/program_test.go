@@ -85,9 +85,7 @@ func TestProgramLosesItsPermitMidWork(t *testing.T) {
 // The same without a bubble: nothing is slept for.
 func TestLossIsNoticedAtOnce(t *testing.T) {
 	engine := sematest.New(t)
-	sem, err := sema.New(engine, "jobs", 1, nil)
-	expect.OK(t, err)
-	defer func() { _ = sem.Close() }()
+	sem := open(t, engine, "jobs", 1, nil)
 	for range 200 {
 		ended := make(chan error, 1)
 		go func() {
@@ -105,9 +103,7 @@ func TestLossIsNoticedAtOnce(t *testing.T) {
 func TestRenewalsThatFailForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 1, nil)
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		end := engine.Inject(sematest.Fault{On: "renew", Err: sematest.Unreachable(), Times: sematest.Always})
@@ -150,9 +146,7 @@ func TestErrorsOfTheRealOnes(t *testing.T) {
 
 func TestTheNextCallOnly(t *testing.T) {
 	store := sematest.New(t)
-	sem, err := sema.New(store, "jobs", 2, nil)
-	expect.OK(t, err)
-	defer func() { _ = sem.Close() }()
+	sem := open(t, store, "jobs", 2, nil)
 	store.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
 	store.Inject(sematest.Fault{On: "operate", Err: sematest.Full()})
 	store.Inject(sematest.Fault{Semaphore: "jobs", On: "state", Err: sematest.Full()})
@@ -183,9 +177,7 @@ func TestTheNextCallOnly(t *testing.T) {
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 1, nil)
 		engine.Inject(sematest.Fault{Delay: 100 * time.Millisecond})
 		began := time.Now()
 		p, err := sem.Acquire(t.Context())
@@ -223,9 +215,7 @@ func TestAPauseHoldsGrantsUntilItsEnd(t *testing.T) {
 		defer func() { _ = operator.Close() }()
 		expect.OK(t, operator.Set(t.Context(), sema.Rule{Limit: 2}))
 		expect.OK(t, operator.Pause(t.Context()))
-		sem, err := sema.New(engine, "jobs", 2, nil)
-		expect.OK(t, err)
-		defer func() { _ = sem.Close() }()
+		sem := open(t, engine, "jobs", 2, nil)
 		got := make(chan int, 3)
 		for i := range 3 {
 			go func() {

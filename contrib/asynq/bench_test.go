@@ -56,9 +56,7 @@ func throughput(b *testing.B, tasks int, work time.Duration, without, limit int,
 		engine, err := redisengine.New(connect(b, server), nil)
 		must(b, err)
 		b.Cleanup(func() { must(b, engine.Close()) })
-		sem, err := sema.New(engine, "tasks", limit, &sema.Options{Caps: sema.Caps{limit}, Keep: keep})
-		must(b, err)
-		b.Cleanup(func() { must(b, sem.Close()) })
+		sem := open(b, engine, "tasks", limit, &sema.Options{Caps: sema.Caps{limit}, Keep: keep})
 		limiters[i], err = semaasynq.New(semaasynq.Limit{Semaphore: sem})
 		must(b, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"sema"
 	"sema/contrib/asynq"
 )
 
@@ -25,6 +26,15 @@ func must(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// open is a semaphore that is open until the test ends.
+func open(tb testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	tb.Helper()
+	s, err := sema.New(e, name, limit, o)
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, s.Close()) })
+	return s
 }
 
 // patience bounds every wait of a test.

@@ -29,9 +29,7 @@ func TestServers(t *testing.T) {
 	q.add(t, "a", a)
 	q.add(t, "b", b)
 	for range 3 {
-		sem, err := sema.New(e, "tasks", inAll, &sema.Options{Caps: sema.Caps{ofType}})
-		must(t, err)
-		t.Cleanup(func() { must(t, sem.Close()) })
+		sem := open(t, e, "tasks", inAll, &sema.Options{Caps: sema.Caps{ofType}})
 		limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
 		must(t, err)
 		start(t, server, limiter, quick(10), func(ctx context.Context, task *asynq.Task) error {
@@ -91,9 +89,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	const flood, others = 60, 20
 	server, e := startRedis(t), memengine.New()
 	t.Cleanup(func() { must(t, e.Close()) })
-	sem, err := sema.New(e, "tasks", 4, &sema.Options{Caps: sema.Caps{2}})
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "tasks", 4, &sema.Options{Caps: sema.Caps{2}})
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
 	must(t, err)
 	q := newQueue(t, server)
@@ -187,9 +183,7 @@ func TestLastTryIsNotLost(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server, e := startRedis(t), sematest.New(t)
 	q := newQueue(t, server)
-	sem, err := sema.New(e, "tasks", 3, &sema.Options{Caps: sema.Caps{2}})
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "tasks", 3, &sema.Options{Caps: sema.Caps{2}})
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
 	must(t, err)
 	back := e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
@@ -207,9 +201,7 @@ func TestLost(t *testing.T) {
 	server := startRedis(t)
 	q := newQueue(t, server)
 	e := sematest.New(t)
-	sem, err := sema.New(e, "tasks", 1, nil)
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "tasks", 1, nil)
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Back: time.Millisecond})
 	must(t, err)
 	for _, tries := range []int{0, 1} {
@@ -239,9 +231,7 @@ func TestLost(t *testing.T) {
 func TestConfigStays(t *testing.T) {
 	server := startRedis(t)
 	q := newQueue(t, server)
-	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, memengine.New(), "tasks", 1, nil)
 	permit, err := sem.Acquire(t.Context())
 	must(t, err)
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: time.Millisecond, Back: time.Millisecond})
@@ -306,9 +296,7 @@ func TestKeyAndWeight(t *testing.T) {
 }
 
 func TestBadLimits(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
-	must(t, err)
-	defer func() { must(t, sem.Close()) }()
+	sem := open(t, memengine.New(), "tasks", 1, nil)
 	for _, bad := range []semaasynq.Limit{
 		{},
 		{Semaphore: sem, Wait: -1},

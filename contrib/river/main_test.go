@@ -20,6 +20,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"go.uber.org/goleak"
 
+	"sema"
 	"sema/contrib/river"
 )
 
@@ -31,6 +32,15 @@ func must(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// open is a semaphore that is open until the test ends.
+func open(tb testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	tb.Helper()
+	s, err := sema.New(e, name, limit, o)
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, s.Close()) })
+	return s
 }
 
 // patience bounds every wait of a test.

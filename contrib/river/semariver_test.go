@@ -28,9 +28,7 @@ func TestClients(t *testing.T) {
 	g.add(mail{}, mails, nil)
 	g.add(report{}, reports, nil)
 	for range 3 {
-		sem, err := sema.New(e, "jobs", inAll, &sema.Options{Caps: sema.Caps{ofKind}})
-		must(t, err)
-		t.Cleanup(func() { must(t, sem.Close()) })
+		sem := open(t, e, "jobs", inAll, &sema.Options{Caps: sema.Caps{ofKind}})
 		limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
 		must(t, err)
 		g.start(limiter, quick(10, func(ctx context.Context, job *rivertype.JobRow) error {
@@ -89,9 +87,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 	const flood, others = 60, 20
 	g, e := newGround(t), memengine.New()
 	t.Cleanup(func() { must(t, e.Close()) })
-	sem, err := sema.New(e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "jobs", 4, &sema.Options{Caps: sema.Caps{2}})
 	tenant := func(_ context.Context, job *rivertype.JobRow) []string { return []string{job.Kind} } // with a Key Driver takes jobs of all kinds
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Key: tenant})
 	must(t, err)
@@ -117,9 +113,7 @@ func TestAFloodLeavesWorkersToOthers(t *testing.T) {
 // The engine is away: jobs are snoozed, and none has failed.
 func TestOutage(t *testing.T) {
 	g, e := newGround(t), sematest.New(t)
-	sem, err := sema.New(e, "jobs", 3, &sema.Options{Caps: sema.Caps{2}})
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "jobs", 3, &sema.Options{Caps: sema.Caps{2}})
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
 	must(t, err)
 	back := e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
@@ -135,9 +129,7 @@ func TestOutage(t *testing.T) {
 func TestLost(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
-	sem, err := sema.New(e, "jobs", 1, nil)
-	must(t, err)
-	t.Cleanup(func() { must(t, sem.Close()) })
+	sem := open(t, e, "jobs", 1, nil)
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Back: time.Millisecond})
 	must(t, err)
 	g.add(mail{}, 1, &river.InsertOpts{MaxAttempts: 1})
@@ -164,9 +156,7 @@ func TestSemaphore(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
 	newSemaphore := func() *sema.Semaphore {
-		sem, err := sema.New(e, "jobs", 1, nil)
-		must(t, err)
-		t.Cleanup(func() { must(t, sem.Close()) })
+		sem := open(t, e, "jobs", 1, nil)
 		return sem
 	}
 	permit, err := newSemaphore().Acquire(t.Context())
@@ -216,9 +206,7 @@ func TestKeyAndWeight(t *testing.T) {
 }
 
 func TestBadLimits(t *testing.T) {
-	sem, err := sema.New(memengine.New(), "jobs", 1, nil)
-	must(t, err)
-	defer func() { must(t, sem.Close()) }()
+	sem := open(t, memengine.New(), "jobs", 1, nil)
 	for _, bad := range []semariver.Limit{
 		{},
 		{Semaphore: sem, Back: -1},
