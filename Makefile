@@ -106,7 +106,7 @@ faults: ## real processes on real servers, both broken: HOURS=4, or PLANTED=all
 faults-report: ## docs/data/faults.md, from what make faults wrote
 	$(call lab,faults/report) -out docs/data/faults.md faults.json
 
-stress: ## storms, kill -9, bounds, turns, herds: PART=bounds for one
+stress: ## storms, kill -9, bounds, herds: PART=bounds for one
 	./scripts/test-tools.sh
 	./scripts/stress.sh $(PART)
 

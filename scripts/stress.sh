@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What takes minutes, and a machine that does nothing else. Without names, all of it.
 #
-#   scripts/stress.sh [storm] [kills] [bounds] [turns] [herds]
+#   scripts/stress.sh [storm] [kills] [bounds] [herds]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 try() { "$@" || status=1; }
-for part in ${*:-storm kills bounds turns herds}; do
+for part in ${*:-storm kills bounds herds}; do
 	case $part in
 	storm) # the cancellation storm, 100,000 rounds on each engine
 		SEMA_STORM=500 try go test -count=1 -timeout 60m -v -run 'TestPromises$/8_NothingLeaks/a_wait_cancelled' ./engines/memengine ./engines/fileengine ./engines/redisengine
@@ -22,9 +22,6 @@ for part in ${*:-storm kills bounds turns herds}; do
 		;;
 	bounds) # the longest step with 100,000 that wait and 100,000 that hold, on Redis
 		SEMA_BOUNDS=100000 try go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engines/redisengine
-		;;
-	turns) # how often keys that share a semaphore pass each other, among real processes, in 100 worlds by chance
-		try go -C lab test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./shares -worlds 100
 		;;
 	herds) # 1,000 processes that come at one moment on files, 500 on Redis, 300 on PostgreSQL
 		SEMA_HERD=1000 try go -C lab test -count=1 -timeout 20m -v -run TestAHerdIsServed/files ./herds

@@ -62,20 +62,6 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// crowd is a semaphore with so many keys, each of which holds one, and has two that wait.
-func crowd(keys int) engine.State {
-	st := engine.State{Limit: keys, Used: keys, Caps: engine.Caps{2}}
-	for i := range keys {
-		key := engine.Key(fmt.Sprintf("tenant-%05d", i))
-		st.Holders = append(st.Holders, engine.Holder{ID: fmt.Sprintf("a-%d-1", i+1), Key: key, Weight: 1})
-		st.Keys = append(st.Keys, engine.KeyState{Key: key, Held: 1, Waiting: 2, Cap: 2, Share: 100, Before: i, InTurn: true})
-		for range 2 {
-			st.Waiters = append(st.Waiters, engine.Waiter{ID: fmt.Sprintf("b-%d-1", len(st.Waiters)+1), Key: key, Weight: 1, Waiting: time.Duration(i)})
-		}
-	}
-	return st
-}
-
 // Keys beside each other are sorted, each followed by those below it. What has only others below it has a row, too.
 func TestTree(t *testing.T) {
 	row := func(key string, waiting, held int) view.Key {
