@@ -29,8 +29,6 @@ func TestPromises(t *testing.T) {
 	enginetest.Run(t, open)
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
-
 // A process does not pass a permit on while another process waits for it, though it may keep permits.
 func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 	queued, served := make(chan bool, 100), make(chan int, 4)

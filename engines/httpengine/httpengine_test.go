@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 
 func TestPromisesOverMemory(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, overMemory(inMemory, nil))
+	enginetest.Run(t, overMemory(nil))
 }
 
 func TestPromisesWithoutUpgrades(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, overMemory(inMemory, withoutUpgrades))
+	enginetest.Run(t, overMemory(withoutUpgrades))
 }
 
 func TestPromisesOverRedis(t *testing.T) {
@@ -51,22 +51,6 @@ func TestPromisesThroughTwoServers(t *testing.T) {
 func TestProcessesOverRedis(t *testing.T) {
 	t.Parallel()
 	enginetest.RunProcesses(t, overRedis(t), 4)
-}
-
-func BenchmarkOverMemory(b *testing.B) { enginetest.Benchmark(b, overMemory(nil, nil)) }
-
-func BenchmarkWithoutUpgrades(b *testing.B) {
-	enginetest.Benchmark(b, overMemory(nil, withoutUpgrades))
-}
-
-func BenchmarkOverRedis(b *testing.B) { enginetest.Benchmark(b, overRedis) }
-
-// BenchmarkDirectRedis measures the server's engine without the server, for comparison.
-func BenchmarkDirectRedis(b *testing.B) {
-	enginetest.Benchmark(b, func(tb testing.TB) enginetest.Store {
-		s := redistest.Start(tb)
-		return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return redisAt(tb, s) }}
-	})
 }
 
 // restartable is a server that can be killed and started again. With a listener in memory
@@ -179,11 +163,10 @@ func (r *restartable) semaphore(limit int, o *sema.Options) *sema.Semaphore {
 func memory() sema.Engine { return memengine.New() }
 
 // overMemory makes servers that keep semaphores in memory, and lose them in a restart.
-func overMemory(listen func() net.Listener, wrap func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
+func overMemory(wrap func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
 	return func(tb testing.TB) enginetest.Store {
-		r := serve(tb, memory, listen, wrap)
-		_, virtual := r.listener.(*pipenet.Listener)
-		return enginetest.Store{Virtual: virtual, Forget: r.restart, Client: r.client}
+		r := serve(tb, memory, inMemory, wrap)
+		return enginetest.Store{Virtual: true, Forget: r.restart, Client: r.client}
 	}
 }
 

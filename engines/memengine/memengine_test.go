@@ -32,8 +32,6 @@ func TestPromisesOfThoseWhoKeep(t *testing.T) {
 	})
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
-
 // A session that is told of the engine's end may call the engine.
 func TestCloseNotifiesWithoutItsLock(t *testing.T) {
 	e := memengine.New()

@@ -140,8 +140,6 @@ func TestKeepers(t *testing.T) {
 	enginetest.RunKeepers(t, open(t))
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
-
 // server is a PostgreSQL server for one test.
 type server struct {
 	*local.Server

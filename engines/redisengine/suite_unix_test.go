@@ -57,8 +57,6 @@ func TestProcesses(t *testing.T) {
 	enginetest.RunProcesses(t, standalone(t), 4)
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }
-
 func TestKeepers(t *testing.T) {
 	t.Parallel()
 	enginetest.RunKeepers(t, standalone(t))

@@ -168,7 +168,3 @@ func TestPromisesWithPolling(t *testing.T) {
 func TestPromisesOfADistantStore(t *testing.T) {
 	enginetest.Run(t, open(func() register.Store { return distantStore{newLockingStore()} }, enginetest.Store{Virtual: true}))
 }
-
-func BenchmarkEngine(b *testing.B) {
-	enginetest.Benchmark(b, open(newListenedStore, enginetest.Store{}))
-}
