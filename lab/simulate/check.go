@@ -78,7 +78,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	k.shares(before, c, grants, reply, news)
 	for _, g := range grants {
-		k.grantedAt(g.ID, g.Token, g.Slot)
+		k.grantedAt(g.ID, g.Token)
 	}
 }
 
@@ -195,7 +195,7 @@ func (k *checker) revived(gone []int, c protocol.Call, reply protocol.Reply) {
 
 // grantedAt looks at a grant where it is made: its token, and whether somebody
 // was passed over.
-func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
+func (k *checker) grantedAt(id engine.ID, token int64) {
 	w := k.w
 	k.when[id] = w.now
 	if k.grants[token] == id { // told again; perhaps by a replica without the last steps
@@ -576,10 +576,6 @@ func (k *checker) waits() {
 		clear(k.idle)
 		return
 	}
-	if _, ok := k.oldest(); !ok && len(w.server.ledger.Waiters) == 0 {
-		clear(k.idle)
-		return
-	}
 	for _, n := range w.nodes {
 		var waiting *caller
 		for _, c := range n.callers {
@@ -587,10 +583,7 @@ func (k *checker) waits() {
 				waiting = c
 			}
 		}
-		if n.unreachable {
-			continue // it hears of what it was granted when it asks again
-		}
-		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 {
+		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || n.unreachable { // that one hears of what it was granted when it asks again
 			delete(k.idle, n)
 			continue
 		}
@@ -723,18 +716,6 @@ func (k *checker) patience(n *node) int64 {
 		longest = max(longest, other.plan.lease)
 	}
 	return 2*longest + 6*second
-}
-
-// oldest is the caller that has waited longest.
-func (k *checker) oldest() (first *caller, ok bool) {
-	for _, n := range k.w.nodes {
-		for _, c := range n.callers {
-			if !c.try && !n.served(c) && (first == nil || c.since() < first.since()) {
-				first = c
-			}
-		}
-	}
-	return first, first != nil
 }
 
 // left looks what remains when everybody has gone.
