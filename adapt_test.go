@@ -67,9 +67,10 @@ func (v *vendor) since(d time.Duration) (used, refused float64) {
 }
 
 // fleet is processes that all call a vendor, as often as the semaphore lets them, until
-// ctx ends.
-func fleet(t *testing.T, ctx context.Context, e sema.Engine, processes, callers int, v *vendor, o sema.Options) (all []*sema.Semaphore, done *sync.WaitGroup) {
-	done = &sync.WaitGroup{}
+// end ends and closes them.
+func fleet(t *testing.T, e sema.Engine, processes, callers int, v *vendor, o sema.Options) (all []*sema.Semaphore, end func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
 	for range processes {
 		s, err := sema.New(e, "vendor", 10, &o)
 		expect.OK(t, err)
@@ -89,37 +90,39 @@ func fleet(t *testing.T, ctx context.Context, e sema.Engine, processes, callers 
 			})
 		}
 	}
-	return all, done
+	return all, func() (err error) {
+		cancel()
+		done.Wait()
+		for _, s := range all {
+			err = errors.Join(err, s.Close())
+		}
+		return err
+	}
 }
 
 // The limit follows what a server takes, and the fleet uses it.
 func TestAdaptFollowsAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		ctx, cancel := context.WithCancel(context.Background())
 		v := &vendor{}
 		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{LimitChanged: func(a sema.Event) {
 			if a.Limit < 2 || a.Limit > 200 || a.Why == "" || a.From == a.Limit {
 				t.Errorf("%+v", a)
 			}
 		}}}
-		all, done := fleet(t, ctx, e, 5, 12, v, o)
+		all, end := fleet(t, e, 5, 12, v, o)
 		for _, capacity := range []int{8, 40, 12} {
 			v.set(capacity)
 			time.Sleep(80 * time.Second)
 			v.since(time.Second)
 			time.Sleep(time.Minute)
 			used, refused := v.since(time.Minute)
-			st, err := all[0].State(ctx)
+			st, err := all[0].State(t.Context())
 			if err != nil || used < 0.95 || refused > 0.03 {
 				t.Errorf("capacity %d: limit %d, %.3f used, %.3f refused, %v", capacity, st.Limit, used, refused, err)
 			}
 		}
-		cancel()
-		done.Wait()
-		for _, s := range all {
-			expect.OK(t, s.Close())
-		}
+		expect.OK(t, end())
 	})
 }
 
@@ -127,29 +130,24 @@ func TestAdaptFollowsAServer(t *testing.T) {
 func TestAdaptLeavesOperatorsTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		ctx, cancel := context.WithCancel(context.Background())
 		v := &vendor{capacity: 20}
-		all, done := fleet(t, ctx, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}})
+		all, end := fleet(t, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}})
 		op, err := sema.Operate(e, "vendor")
 		expect.OK(t, err)
 		time.Sleep(time.Minute)
-		expect.OK(t, op.Set(ctx, sema.Rule{Limit: 4}))
+		expect.OK(t, op.Set(t.Context(), sema.Rule{Limit: 4}))
 		for range 100 {
 			time.Sleep(time.Second)
-			if st, err := all[1].State(ctx); st.Limit != 4 || err != nil {
+			if st, err := all[1].State(t.Context()); st.Limit != 4 || err != nil {
 				t.Fatalf("the operator's limit was 4, and it is %d (%v)", st.Limit, err)
 			}
 		}
-		expect.OK(t, op.Unset(ctx))
+		expect.OK(t, op.Unset(t.Context()))
 		time.Sleep(time.Minute)
-		if st, _ := all[1].State(ctx); st.Limit < 17 || st.Limit > 23 {
+		if st, _ := all[1].State(t.Context()); st.Limit < 17 || st.Limit > 23 {
 			t.Errorf("a minute after it was unset the limit is %d, want about 20", st.Limit)
 		}
-		cancel()
-		done.Wait()
-		for _, s := range all {
-			expect.OK(t, s.Close())
-		}
+		expect.OK(t, end())
 		expect.OK(t, op.Close())
 	})
 }
@@ -159,34 +157,29 @@ func TestAdaptLeavesOperatorsTheirLimit(t *testing.T) {
 func TestDecide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		ctx, cancel := context.WithCancel(context.Background())
 		v := &vendor{capacity: 20}
-		all, done := fleet(t, ctx, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{}})
+		all, end := fleet(t, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{}})
 		time.Sleep(time.Minute)
-		if st, _ := all[1].State(ctx); st.Limit != 10 {
+		if st, _ := all[1].State(t.Context()); st.Limit != 10 {
 			t.Fatalf("nobody decides, and the limit is %d", st.Limit)
 		}
 		var changes int
 		for range 2 {
-			within, end := context.WithTimeout(ctx, time.Minute)
+			within, cancel := context.WithTimeout(t.Context(), time.Minute)
 			s, err := sema.New(e, "vendor", 2, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{LimitChanged: func(sema.Event) { changes++ }}})
 			expect.OK(t, err)
 			expect.Is(t, s.Decide(within), context.DeadlineExceeded)
-			end()
+			cancel()
 			expect.OK(t, s.Close())
-			expect.Is(t, s.Decide(ctx), sema.ErrClosed)
-			if st, _ := all[1].State(ctx); st.Limit < 17 || st.Limit > 23 {
+			expect.Is(t, s.Decide(t.Context()), sema.ErrClosed)
+			if st, _ := all[1].State(t.Context()); st.Limit < 17 || st.Limit > 23 {
 				t.Errorf("the limit is %d, want about 20", st.Limit)
 			}
 		}
 		if changes == 0 {
 			t.Error("it was told of no change")
 		}
-		cancel()
-		done.Wait()
-		for _, s := range all {
-			expect.OK(t, s.Close())
-		}
+		expect.OK(t, end())
 	})
 }
 
@@ -194,18 +187,13 @@ func TestDecide(t *testing.T) {
 func TestAdaptGoesByAGoal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		ctx, cancel := context.WithCancel(context.Background())
 		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200, Slow: 100 * time.Millisecond}}
-		all, done := fleet(t, ctx, e, 3, 20, &vendor{capacity: 1000}, o)
+		all, end := fleet(t, e, 3, 20, &vendor{capacity: 1000}, o)
 		time.Sleep(time.Minute)
-		if st, _ := all[0].State(ctx); st.Limit != 2 {
+		if st, _ := all[0].State(t.Context()); st.Limit != 2 {
 			t.Errorf("all is too slow, and the limit is %d", st.Limit)
 		}
-		cancel()
-		done.Wait()
-		for _, s := range all {
-			expect.OK(t, s.Close())
-		}
+		expect.OK(t, end())
 	})
 }
 
@@ -284,22 +272,21 @@ func (s mortalSession) Step(ctx context.Context, c protocol.Call) (protocol.Repl
 func TestTheControllerIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		ctx, cancel := context.WithCancel(context.Background())
 		v := &vendor{}
 		v.set(20)
 		dead := &atomic.Bool{}
 		adapts := &sema.Adapt{Min: 2, Max: 200}
-		first, done1 := fleet(t, ctx, mortal{e, dead}, 1, 10, v, sema.Options{Adapt: adapts, Label: "first", Lease: 10 * time.Second})
+		_, end1 := fleet(t, mortal{e, dead}, 1, 10, v, sema.Options{Adapt: adapts, Label: "first", Lease: 10 * time.Second})
 		time.Sleep(time.Minute) // it leads
 		told := make(chan time.Time, 1000)
-		second, done2 := fleet(t, ctx, e, 1, 60, v, sema.Options{Adapt: adapts, Label: "second", Observer: sema.Observer{LimitChanged: func(sema.Event) { told <- time.Now() }}})
+		_, end2 := fleet(t, e, 1, 60, v, sema.Options{Adapt: adapts, Label: "second", Observer: sema.Observer{LimitChanged: func(sema.Event) { told <- time.Now() }}})
 		time.Sleep(time.Minute)
 		if len(told) != 0 {
 			t.Error("two find the limit at once")
 		}
 		o, err := sema.Operate(e, "vendor/adapt")
 		expect.OK(t, err)
-		st, err := o.State(ctx)
+		st, err := o.State(t.Context())
 		expect.OK(t, err)
 		if len(st.Holders) != 1 || st.Holders[0].Client.Label != "first" || len(st.Waiters) != 1 {
 			t.Fatalf("%+v", st)
@@ -314,13 +301,9 @@ func TestTheControllerIsReplaced(t *testing.T) {
 		} else {
 			t.Logf("another one finds the limit after %v", after)
 		}
-		cancel()
-		done1.Wait()
-		done2.Wait()
+		expect.OK(t, end2())
+		_ = end1() // it cannot say good-bye
 		expect.OK(t, o.Close())
-		for _, s := range append(first, second...) {
-			_ = s.Close() // the dead one cannot say good-bye
-		}
 		time.Sleep(time.Minute) // its last call ends
 	})
 }
