@@ -330,12 +330,8 @@ func TestHoldLivesAsLongAsItsResponse(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		start := func() (*bufio.Scanner, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(context.Background())
-			r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":60,"lease_seconds":0.3}`))
-			expect.OK(t, err)
-			r.Header.Set("Content-Type", "application/json")
-			w, err := h.client.Do(r)
-			expect.OK(t, err)
-			t.Cleanup(func() { cancel(); _ = w.Body.Close() })
+			w := h.stream(ctx, "POST", "/v1/semaphores/x/hold", `{"limit":1,"wait_seconds":60,"lease_seconds":0.3}`)
+			t.Cleanup(cancel)
 			return bufio.NewScanner(w.Body), cancel
 		}
 		next := func(lines *bufio.Scanner) map[string]any {
@@ -420,12 +416,7 @@ func TestEvents(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, "GET", h.url+"/v1/events?name=x", nil)
-		expect.OK(t, err)
-		w, err := h.client.Do(r)
-		expect.OK(t, err)
-		defer func() { _ = w.Body.Close() }()
-		lines := bufio.NewScanner(w.Body)
+		lines := bufio.NewScanner(h.stream(ctx, "GET", "/v1/events?name=x", "").Body)
 		next := func(kind string) map[string]any {
 			t.Helper()
 			for lines.Scan() {
@@ -811,14 +802,7 @@ func TestTheNewestConfigurationHolds(t *testing.T) {
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":40}`)
 		ask(h, 200, `{"limit":50}`, `"limit":40,"caps":[0,8],"pools":{"licence":4}`)
 		h.want(204, "DELETE", "/v1/semaphores/x/limit", ``)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":60,"pools":{}}`))
-		expect.OK(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		w, err := h.client.Do(r)
-		expect.OK(t, err)
-		defer w.Body.Close()
+		w := h.stream(t.Context(), "POST", "/v1/semaphores/x/hold", `{"limit":60,"pools":{}}`)
 		if lines := bufio.NewScanner(w.Body); !lines.Scan() || !strings.Contains(lines.Text(), `"limit":60,"caps":[0,8],"pools":{}`) {
 			t.Errorf("hold: %s", lines.Text())
 		}

@@ -141,11 +141,11 @@ func (h *testServer) do(method, path, body string, header ...string) answer {
 	return a
 }
 
-func (h *testServer) try(ctx context.Context, method, path, body string, header ...string) (answer, error) {
+// request is one to the server, with what its body and the server's token need in its header.
+func (h *testServer) request(ctx context.Context, method, path, body string, header ...string) *http.Request {
+	h.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
+	expect.OK(h, err)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -155,6 +155,20 @@ func (h *testServer) try(ctx context.Context, method, path, body string, header 
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return r
+}
+
+// stream sends a request and returns the answer once it has begun. The body is closed with the test.
+func (h *testServer) stream(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	h.Helper()
+	w, err := h.client.Do(h.request(ctx, method, path, body, header...))
+	expect.OK(h, err)
+	h.Cleanup(func() { _ = w.Body.Close() })
+	return w
+}
+
+func (h *testServer) try(ctx context.Context, method, path, body string, header ...string) (answer, error) {
+	r := h.request(ctx, method, path, body, header...)
 	w, err := h.client.Do(r)
 	if err != nil {
 		return answer{}, err

@@ -607,19 +607,9 @@ func TestTokensChange(t *testing.T) {
 			t.Error("an invalid file was accepted")
 		}
 		as("b.the-secret-of-b-now", 200)
-		r, err := http.NewRequest("GET", h.url+"/v1/events", nil)
-		expect.OK(t, err)
-		r.Header.Set("Authorization", "Bearer b.the-secret-of-b-now")
-		events, err := h.client.Do(r)
-		expect.OK(t, err)
+		events := h.stream(t.Context(), "GET", "/v1/events", "", "Authorization", "Bearer b.the-secret-of-b-now")
 		hold := func() *http.Response {
-			r, err := http.NewRequest("POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":3600}`))
-			expect.OK(t, err)
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Authorization", "Bearer a.the-new-secret-of-a")
-			w, err := h.client.Do(r)
-			expect.OK(t, err)
-			return w
+			return h.stream(t.Context(), "POST", "/v1/semaphores/x/hold", `{"limit":1,"wait_seconds":3600}`, "Authorization", "Bearer a.the-new-secret-of-a")
 		}
 		held := hold()
 		waits := hold()
@@ -627,16 +617,14 @@ func TestTokensChange(t *testing.T) {
 		as("a.the-new-secret-of-a", 401)
 		as("a.the-next-secret-of-a", 200)
 		as("b.the-secret-of-b-now", 401)
-		_, err = io.Copy(io.Discard, events.Body) // until the server ends it
+		_, err := io.Copy(io.Discard, events.Body) // until the server ends it
 		expect.OK(t, err)
-		_ = events.Body.Close()
 		for _, one := range []struct {
 			answer *http.Response
 			end    string
 		}{{held, `"lost"`}, {waits, `"refused"`}} {
 			text, err := io.ReadAll(one.answer.Body)
 			expect.OK(t, err)
-			_ = one.answer.Body.Close()
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is no longer valid") {
 				t.Errorf("%s; want %s at the end", text, one.end)
@@ -742,9 +730,7 @@ func TestOtherSites(t *testing.T) {
 			{"", "", "cross-site", 403},
 			{"", "", "same-origin", 204},
 		} {
-			r, err := http.NewRequest("PUT", h.url+"/v1/semaphores/x/limit", strings.NewReader(`{"limit":1}`))
-			expect.OK(t, err)
-			r.Header.Set("Content-Type", "application/json")
+			r := h.request(t.Context(), "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
 			r.Host = c.host
 			for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
 				if value != "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -107,12 +106,8 @@ func TestAnObserverIsToldOfCallers(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		h.want(204, "DELETE", x+"/permits/there", ``)
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "POST", h.url+x+"/hold", strings.NewReader(`{"limit":1}`))
-		expect.OK(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		w, err := h.client.Do(r)
-		expect.OK(t, err)
-		_, err = bufio.NewReader(w.Body).ReadString('\n')
+		w := h.stream(ctx, "POST", x+"/hold", `{"limit":1}`)
+		_, err := bufio.NewReader(w.Body).ReadString('\n')
 		expect.OK(t, err)
 		time.Sleep(3 * time.Second)
 		cancel()
