@@ -24,6 +24,7 @@ import (
 	"sema/internal/fixture/pipenet"
 	"sema/internal/protocol"
 	"sema/internal/rights"
+	"sema/internal/wire"
 	"sema/server"
 )
 
@@ -202,13 +203,20 @@ func (h *testServer) later(ctx context.Context, path, body string) <-chan answer
 }
 
 // want is do, and checks the status.
-func (h *testServer) want(status int, method, path, body string) answer {
+func (h *testServer) want(status int, method, path, body string, header ...string) answer {
 	h.Helper()
-	a := h.do(method, path, body)
+	a := h.do(method, path, body, header...)
 	if a.status != status {
-		h.Fatalf("%s %s: status %d, want %d: %s", method, path, a.status, status, a.body)
+		h.Fatalf("%s %s %q: status %d, want %d: %s", method, path, body[:min(len(body), 100)], a.status, status, a.body)
 	}
 	return a
+}
+
+// step sends a call as Go programs do.
+func (h *testServer) step(status int, client, name string, number uint64, requests ...protocol.Request) {
+	h.Helper()
+	body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: protocol.Call{Number: number, Requests: requests}})
+	h.want(status, "POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType)
 }
 
 // waiting waits until n tickets wait for a semaphore. There is no event for that.

@@ -55,9 +55,7 @@ func TestWrongBodies(t *testing.T) {
 		h.want(400, "GET", "/v1/events?name=", ``)
 		h.want(413, "PUT", acquireX, `{"label":"`+strings.Repeat("x", 10<<20)+`"}`)
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "nonsense;;"} {
-			if a := h.do("PUT", acquireX, `{"limit":1}`, "Content-Type", kind); a.status != 415 {
-				t.Errorf("%s: %d %s", kind, a.status, a.body)
-			}
+			h.want(415, "PUT", acquireX, `{"limit":1}`, "Content-Type", kind)
 		}
 		expect.Has(t, h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`).body, "pause")
 		for _, path := range []string{acquireX, "/v1/semaphores/x/limit"} {
@@ -85,11 +83,7 @@ func TestWrongCalls(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		call := func(status int, body []byte, kind string) answer {
 			t.Helper()
-			a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", kind)
-			if a.status != status {
-				t.Errorf("%q: %d %s; want %d", body[:min(len(body), 100)], a.status, a.body, status)
-			}
-			return a
+			return h.want(status, "POST", "/v1/engine/step", string(body), "Content-Type", kind)
 		}
 		step := func(client, name string, kind protocol.Kind) []byte {
 			return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: protocol.Call{
@@ -167,10 +161,7 @@ func TestRulesByGoClientsAreAudited(t *testing.T) {
 			{Kind: protocol.SetLimit, Pools: engine.Pools(strings.Join(pools, ",")), Pin: true},
 		} {
 			q.ID = engine.ID{Client: client}
-			step := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{q}}})
-			if a := h.do("POST", "/v1/engine/step", string(step), "Content-Type", wire.ContentType); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			h.step(200, client, "x", uint64(i+1), q)
 		}
 		if st := h.state("x"); st.Caps != (engine.Caps{3, 0, 5}) || len(st.Pools) != 1 || st.Pools[0] != (engine.PoolState{Pool: "gpu", Limit: 6}) {
 			t.Errorf("%+v", st)
@@ -359,11 +350,7 @@ func TestTokens(t *testing.T) {
 		as := func(token string, status int, method, path, body string) answer {
 			t.Helper()
 			h.token = token
-			a := h.do(method, path, body)
-			if a.status != status {
-				t.Errorf("%s: %s %s: %d %s; want %d", token, method, path, a.status, a.body, status)
-			}
-			return a
+			return h.want(status, method, path, body)
 		}
 		looker, worker, other, boss := "looker.secret-of-the-looker", "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
 		for _, wrong := range []string{"", "boss", "boss.", "boss.wrong", "nobody.secret-of-the-boss", ".", "boss.secret-of-the-boss2", "local.x", "worker.secret-of-the-boss"} {
@@ -417,10 +404,7 @@ func TestTokensOfGoClients(t *testing.T) {
 		step := func(status int, token, client, name string, r protocol.Request) {
 			t.Helper()
 			h.token = token
-			body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{r}}})
-			if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != status {
-				t.Errorf("%s %s %+v: %d %s; want %d", token, name, r, a.status, a.body, status)
-			}
+			h.step(status, client, name, 1, r)
 		}
 		ask := func(client string) protocol.Request {
 			return protocol.Request{Kind: protocol.Ask, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 5, Lease: time.Minute}
@@ -489,15 +473,9 @@ func TestRefusalsAreAudited(t *testing.T) {
 		h.token = "worker.secret-of-the-worker"
 		h.want(403, "GET", "/v1/semaphores/y", "")
 		last(`"who":"worker"`, `"name":"y"`)
-		body := wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.1", Open: &wire.Open{Name: "job-1"}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.Pause}}}})
-		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
-			t.Error(a.status)
-		}
+		h.step(403, "http.worker.a.1", "job-1", 1, protocol.Request{Kind: protocol.Pause})
 		last(`"who":"worker"`, "needs admin", `"name":"job-1"`)
-		body = wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.2", Open: &wire.Open{Name: "secret"}, Call: protocol.Call{Number: 1}})
-		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
-			t.Error(a.status)
-		}
+		h.step(403, "http.worker.a.2", "secret", 1)
 		last(`"who":"worker"`, "not for semaphores of this name", `"name":"secret"`)
 		for i := range 100 {
 			h.token = fmt.Sprintf("boss.guess-%d", i)
@@ -666,10 +644,7 @@ func TestAuditFirst(t *testing.T) {
 		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true || a.field("temporary") == true {
 			t.Errorf("%s", a.body)
 		}
-		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3}}}})
-		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 503 {
-			t.Error(a.status)
-		}
+		h.step(503, "http.local.a.1", "x", 1, protocol.Request{Kind: protocol.SetLimit, Limit: 3})
 		if st := h.state("x"); st.Limit != 1 {
 			t.Errorf("%+v", st)
 		}
@@ -686,9 +661,7 @@ func TestBehindAProxy(t *testing.T) {
 	expect.OK(t, err)
 	virtual(t, server.Options{Proxies: proxies, PublicURL: public}, func(t *testing.T, h *testServer) {
 		from := []string{"X-Forwarded-For", "198.51.100.7"}
-		if a := h.do("PUT", acquireX, `{"limit":1}`, from...); a.status != 200 {
-			t.Fatalf("%s", a.body)
-		}
+		h.want(200, "PUT", acquireX, `{"limit":1}`, from...)
 		if host := h.state("x").Holders[0].Client.Host; host != "198.51.100.7" {
 			t.Errorf("host %s", host)
 		}
@@ -710,9 +683,7 @@ func TestBehindAProxy(t *testing.T) {
 			t.Errorf("without the slash: %d to %q", w.StatusCode, to)
 		}
 		for origin, status := range map[string]int{"https://sema.example.org": 204, "https://evil.example.org": 403} {
-			if a := h.do("POST", "/v1/semaphores/x/unpause", "", "Origin", origin); a.status != status {
-				t.Errorf("%s: %d", origin, a.status)
-			}
+			h.want(status, "POST", "/v1/semaphores/x/unpause", "", "Origin", origin)
 		}
 	})
 }
