@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redis/go-redis/v9"
@@ -69,18 +70,12 @@ func (l *Locked) Acquire(ctx context.Context) (string, bool, error) {
 	kept, unlockErr := l.lock.Release(ctx, lockID)
 	switch {
 	case err != nil || !ok:
-		if err == nil {
-			err = unlockErr
-		}
-		return "", false, err
+		return "", false, cmp.Or(err, unlockErr)
 	case unlockErr != nil || !kept:
 		// The lock's lease ended meanwhile, so another caller may have tried at
 		// the same time. Only a caller that kept the lock can trust its rank.
 		_, err := l.fair.remove(ctx, id)
-		if unlockErr != nil {
-			err = unlockErr
-		}
-		return "", false, err
+		return "", false, cmp.Or(unlockErr, err)
 	}
 	return id, true, nil
 }
