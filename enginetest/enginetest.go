@@ -429,6 +429,14 @@ func (e *env) state(of interface {
 	return st
 }
 
+// limited checks a semaphore's limit, and how much of it is used if that is said.
+func (e *env) limited(s *semaphore, limit int, used ...int) {
+	e.Helper()
+	if st := e.state(s); st.Limit != limit || len(used) > 0 && st.Used != used[0] {
+		e.Fatalf("limit %d, %d used; want %d, %d", st.Limit, st.Used, limit, used)
+	}
+}
+
 // listed reports whether the engine knows the test's semaphore.
 func (e *env) listed() bool {
 	e.Helper()

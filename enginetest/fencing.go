@@ -65,27 +65,25 @@ var fencingTests = []test{
 	}},
 	{name: "the lowest free slot is given, and none beyond a smaller limit", atOnce: true, run: func(e *env) {
 		s := e.sem(4, &sema.Options{Slots: true})
+		slot := func(s *semaphore, want int) *permit {
+			e.Helper()
+			p := e.acquire(s, 1)
+			if p.Slot() != want {
+				e.Fatalf("slot %d, want %d", p.Slot(), want)
+			}
+			return p
+		}
 		var ps []*permit
 		for i := range 4 {
-			p := e.acquire(s, 1)
-			if p.Slot() != i {
-				e.Fatalf("slot %d, want %d", p.Slot(), i)
-			}
-			ps = append(ps, p)
+			ps = append(ps, slot(s, i))
 		}
 		e.release(ps[1], ps[2])
-		if p := e.acquire(s, 1); p.Slot() != 1 {
-			e.Fatalf("slot %d, want 1", p.Slot())
-		}
+		slot(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		e.release(ps[0])
-		if p := e.acquire(s, 1); p.Slot() != 0 {
-			e.Fatalf("slot %d, want 0", p.Slot())
-		}
+		slot(s, 0)
 		e.release(ps[3])
-		if p := e.acquire(e.sem(3, nil), 1); p.Slot() != -1 {
-			e.Fatalf("slot %d without asking for one", p.Slot())
-		}
+		slot(e.sem(3, nil), -1) // which asks for none
 	}},
 	{name: "tokens grow across a store that forgets", own: true, needs: forgetting, run: func(e *env) {
 		s := e.sem(1, nil)

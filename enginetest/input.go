@@ -90,10 +90,10 @@ func tooMuch() int {
 	return int(most + 1)
 }
 
-// bad checks for an *ArgumentError about the given thing.
+// bad checks for an *ArgumentError, about the given thing unless that is empty.
 func (e *env) bad(what string, err error, about string) {
 	e.Helper()
-	if bad, ok := errors.AsType[*sema.ArgumentError](err); !ok || bad.What != about {
+	if bad, ok := errors.AsType[*sema.ArgumentError](err); !ok || about != "" && bad.What != about {
 		e.Errorf("%s: error %v; want an *ArgumentError about %q", what, err, about)
 	}
 	if err != nil && len(err.Error()) > 500 {

@@ -143,12 +143,11 @@ var keyTests = []test{
 	}},
 	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
 		e.release(e.acquireFor(e.sem(9, &sema.Options{Caps: sema.Caps{3}}), "a", 3))
-		seen := make(chan sema.Event, 10)
-		adopts := e.sem(9, &sema.Options{Caps: sema.Caps{1}, OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
+		o, told := e.differing(sema.Options{Caps: sema.Caps{1}, OnConflict: sema.LimitStored})
+		adopts := e.sem(9, o)
 		e.release(e.acquireFor(adopts, "a", 3))
-		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := differs(<-seen); told.WantedCaps != (sema.Caps{1}) || told.StoredCaps != (sema.Caps{3}) || len(seen) != 0 {
-			e.Errorf("reported %+v, and %d more", told, len(seen))
+		if differs := told(); differs.WantedCaps != (sema.Caps{1}) || differs.StoredCaps != (sema.Caps{3}) {
+			e.Errorf("reported %+v", differs)
 		}
 		_, err := e.sem(9, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(e.ctx(), sema.For("a"))
 		if refused, ok := errors.AsType[*sema.LimitError](err); !ok || refused.StoredCaps != (sema.Caps{3}) || refused.WantedCaps != (sema.Caps{}) || !strings.Contains(err.Error(), "caps 3") {
@@ -225,13 +224,7 @@ var keyTests = []test{
 		late := e.queueFor(e.sem(1, options), "acme", 1, sema.Priority(apart))
 		quick := e.queueFor(e.sem(1, options), "acme", 1, sema.Priority(time.Hour))
 		e.release(gate)
-		for i, w := range []*waiter{quick, old, late} {
-			p := e.permit(w)
-			for _, other := range []*waiter{old, late}[min(i, 2):] {
-				e.waits(other)
-			}
-			e.release(p)
-		}
+		e.inOrder([]*waiter{quick, old, late})
 	}},
 	{name: "priority passes callers of its own process", run: func(e *env) {
 		options := &sema.Options{Lease: long}
@@ -242,14 +235,7 @@ var keyTests = []test{
 		third := e.queueFor(s, "acme", 1) // behind as many as have tickets
 		quick := e.queueFor(s, "acme", 1, sema.Priority(time.Hour))
 		e.release(gate)
-		order := []*waiter{quick, first, second, third}
-		for i, w := range order {
-			p := e.permit(w)
-			for _, other := range order[i+1:] {
-				e.waits(other)
-			}
-			e.release(p)
-		}
+		e.inOrder([]*waiter{quick, first, second, third})
 	}},
 	{name: "within a process as well permits go to the key whose turn it is", run: func(e *env) {
 		s := e.sem(2, &sema.Options{Caps: sema.Caps{1}})
@@ -311,22 +297,14 @@ var keyTests = []test{
 			_, err := s.Acquire(e.ctx(), k)
 			_, err2 := s.TryAcquire(e.ctx(), k)
 			for _, err := range []error{err, err2, s.Do(e.ctx(), func(context.Context) error { return nil }, k), o.Set(e.ctx(), sema.Rule{Limit: 1}, key), o.Unset(e.ctx(), key)} {
-				if bad, ok := errors.AsType[*sema.ArgumentError](err); !ok || bad.What != "key" {
-					e.Errorf("key %q: %v", key, err)
-				}
+				e.bad(fmt.Sprintf("key %q", key), err, "key")
 			}
 		}
 		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Share: -1}, {Share: engine.MaxShare + 1}, {Limit: 1, Caps: sema.Caps{1}}} {
-			var bad *sema.ArgumentError
-			if err := e.operator().Set(e.ctx(), rule, "a"); !errors.As(err, &bad) {
-				e.Errorf("%+v: %v", rule, err)
-			}
+			e.bad(fmt.Sprintf("%+v", rule), e.operator().Set(e.ctx(), rule, "a"), "")
 		}
 		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Caps: sema.Caps{0, -1}}, {Limit: 1, Share: 1}} {
-			var bad *sema.ArgumentError
-			if err := e.operator().Set(e.ctx(), rule); !errors.As(err, &bad) {
-				e.Errorf("%+v: %v", rule, err)
-			}
+			e.bad(fmt.Sprintf("%+v", rule), e.operator().Set(e.ctx(), rule), "")
 		}
 		if st := e.state(e.sem(3, nil)); st.Limit != 3 || len(st.Keys) > 0 {
 			e.Errorf("there is something: %+v", st)

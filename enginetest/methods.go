@@ -112,10 +112,8 @@ var methodTests = []test{
 			e.Errorf("held by %q", held)
 		}
 		e.release(plain)
-		var refused *sema.ArgumentError
-		if _, err := s.TryAcquire(e.ctx(), sema.Label("a\nb")); !errors.As(err, &refused) {
-			e.Errorf("a label of two lines: %v", err)
-		}
+		_, err := s.TryAcquire(e.ctx(), sema.Label("a\nb"))
+		e.bad("a label of two lines", err, "label")
 	}},
 	{name: "others count all who wait in a process, with tickets and without", run: func(e *env) {
 		s, other := e.sem(1, &sema.Options{Lease: steps}), e.sem(1, &sema.Options{Lease: steps})
@@ -303,12 +301,7 @@ var methodTests = []test{
 	}},
 	{name: "looking at a semaphore nobody has used does not make one", run: func(e *env) {
 		s := e.sem(7, nil)
-		if st := e.state(s); st.Limit != 7 || st.Used != 0 {
-			e.Errorf("%+v", st)
-		}
-		if st, err := s.State(e.ctx()); st.Limit-st.Used != 7 || err != nil {
-			e.Error(st, err)
-		}
+		e.limited(s, 7, 0)
 		if e.listed() {
 			e.Error("it exists")
 		}

@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -197,13 +196,9 @@ var pathTests = []test{
 	{name: "paths out of range are refused", run: func(e *env) {
 		s := e.sem(3, nil)
 		for _, names := range [][]string{{""}, {"", "a"}, {"a", "b", "c", "d"}, {"a\x01b"}, {"a", "b\x01c"}, {"a", "\xff"}, {strings.Repeat("k", 200), strings.Repeat("k", 55)}} {
-			var bad *sema.ArgumentError
-			if _, err := s.Acquire(e.ctx(), sema.For(names...)); !errors.As(err, &bad) {
-				e.Errorf("%q: %v", names, err)
-			}
-			if err := e.operator().Set(e.ctx(), sema.Rule{Limit: 1}, names...); !errors.As(err, &bad) {
-				e.Errorf("rule of %q: %v", names, err)
-			}
+			_, err := s.Acquire(e.ctx(), sema.For(names...))
+			e.bad(fmt.Sprintf("%q", names), err, "key")
+			e.bad(fmt.Sprintf("rule of %q", names), e.operator().Set(e.ctx(), sema.Rule{Limit: 1}, names...), "key")
 		}
 		longest := []string{strings.Repeat("ü", 50), strings.Repeat("k", 76), strings.Repeat("k", 77)} // 255 bytes with the separators
 		e.release(e.acquire(s, 2, sema.For(longest...)))

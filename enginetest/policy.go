@@ -7,10 +7,19 @@ import (
 	"sema"
 )
 
-// differs is what Observer.LimitDiffers was told.
-func differs(told sema.Event) *sema.LimitError {
-	d, _ := errors.AsType[*sema.LimitError](told.Err)
-	return d
+// differing are options, and what Observer.LimitDiffers was told once, which may come late.
+func (e *env) differing(o sema.Options) (*sema.Options, func() *sema.LimitError) {
+	seen := make(chan error, 10)
+	o.Observer.LimitDiffers = func(ev sema.Event) { seen <- ev.Err }
+	return &o, func() *sema.LimitError {
+		e.Helper()
+		e.until(func() bool { return len(seen) > 0 })
+		told, _ := errors.AsType[*sema.LimitError](<-seen)
+		if told == nil || len(seen) != 0 {
+			e.Fatalf("reported %v, and %d more", told, len(seen))
+		}
+		return told
+	}
 }
 
 // tooHeavy checks that an acquisition failed because it weighs more than a limit, or a cap.
@@ -24,19 +33,16 @@ func (e *env) tooHeavy(err error, weight, limit int) (found *sema.WeightError) {
 
 var policyTests = []test{
 	{name: "the newest limit holds, and others go by it and report it", run: func(e *env) {
-		seen := make(chan sema.Event, 10)
-		old := e.sem(2, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
+		o, told := e.differing(sema.Options{})
+		old := e.sem(2, o)
 		e.release(e.acquire(old, 2))
 		deployed := e.sem(50, nil)
 		e.release(e.acquire(deployed, 50))
 		// Sidekiq #4857: limits flapped while two versions were deployed.
 		e.release(e.acquire(old, 3))
-		if st, err := old.State(e.ctx()); st.Limit != 50 || err != nil {
-			e.Fatal("the old version took it back:", st.Limit, err)
-		}
-		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := differs(<-seen); told.Wanted != 2 || told.Stored != 50 || len(seen) != 0 {
-			e.Fatalf("reported %+v, and %d more", told, len(seen))
+		e.limited(old, 50) // the old version has not taken it back
+		if differs := told(); differs.Wanted != 2 || differs.Stored != 50 {
+			e.Fatalf("reported %+v", differs)
 		}
 		e.release(e.acquire(e.sem(3, nil), 3)) // and less is as new as more
 		_, err := deployed.TryAcquire(e.ctx(), sema.Weight(4))
@@ -54,27 +60,19 @@ var policyTests = []test{
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 4}))
 		deployed := e.sem(9, nil)
 		e.release(e.acquire(deployed, 4))
-		if st, err := s.State(e.ctx()); st.Limit != 4 || err != nil {
-			e.Fatal("the operator's was 4, and it is", st.Limit, err)
-		}
+		e.limited(s, 4)
 		e.ok(e.operator().Unset(e.ctx()))
 		e.release(e.acquire(e.sem(9, nil), 9))
 	}},
 	{name: "LimitStored goes by the stored limit and reports it", run: func(e *env) {
 		p := e.acquire(e.sem(2, nil), 1)
-		seen := make(chan sema.Event, 10)
-		s, a := e.held(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}}, 1)
+		o, told := e.differing(sema.Options{OnConflict: sema.LimitStored})
+		s, a := e.held(5, o, 1)
 		e.busy(s)
-		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := differs(<-seen); told.Wanted != 5 || told.Stored != 2 || len(seen) != 0 {
-			e.Fatalf("reported %+v, and %d more", told, len(seen))
+		if differs := told(); differs.Wanted != 5 || differs.Stored != 2 {
+			e.Fatalf("reported %+v", differs)
 		}
-		if st, err := s.State(e.ctx()); st.Limit != 2 || err != nil {
-			e.Fatal(st, err)
-		}
-		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
-			e.Fatal(st, err)
-		}
+		e.limited(s, 2, 2)
 		e.release(p, a)
 	}},
 	{name: "refuse fails and changes nothing", run: func(e *env) {
@@ -127,9 +125,7 @@ var policyTests = []test{
 		e.release(a, b)
 		e.waits(w)
 		e.ok(c.Err())
-		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
-			e.Fatal(st, err)
-		}
+		e.limited(s, 1, 1)
 		e.release(c)
 		e.release(e.permit(w))
 	}},

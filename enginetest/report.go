@@ -57,13 +57,7 @@ var reportTests = []test{
 		e.ask(c, auto, protocol.Done)
 		e.release(e.permit(w)) // more is handed over at once
 		e.release(p)
-		limit := func(want int) {
-			e.Helper()
-			if st, err := s.State(e.ctx()); st.Limit != want || err != nil {
-				e.Fatal("want", want, "got", st.Limit, err)
-			}
-		}
-		limit(7)
+		e.limited(s, 7)
 		got, err := all.Reports(e.ctx())
 		e.ok(err)
 		if got.Auto != *auto.Auto {
@@ -71,9 +65,9 @@ var reportTests = []test{
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		e.ask(c, auto, protocol.Pinned)
-		limit(3)
+		e.limited(s, 3)
 		e.ok(e.operator().Unset(e.ctx()))
 		e.ask(c, auto, protocol.Done)
-		limit(7)
+		e.limited(s, 7)
 	}},
 }
