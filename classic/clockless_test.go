@@ -12,7 +12,7 @@ func TestClocklessLeasePerPermit(t *testing.T) {
 	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		rdb := redistest.Start(t).Client()
-		sem := newClockless(t, rdb, 2, Options{Lease: time.Hour, Lua: lua})
+		sem := made(t, NewClockless, rdb, 2, Options{Lease: time.Hour, Lua: lua})
 		long := must(t, sem)
 		short, ok, err := sem.AcquireFor(t.Context(), time.Minute)
 		if err != nil || !ok {
@@ -41,7 +41,7 @@ func TestClocklessLeasePerPermit(t *testing.T) {
 func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	sem := newClockless(t, rdb, 1, Options{Lease: time.Minute})
+	sem := made(t, NewClockless, rdb, 1, Options{Lease: time.Minute})
 	id, _, err := sem.AcquireFor(t.Context(), time.Hour)
 	expect.OK(t, err)
 	key := "sem:holder:" + id
@@ -70,14 +70,14 @@ func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 func TestClocklessExtendLosesAnothersExtension(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	other := newClockless(t, srv.Client(), 1, Options{Lease: 10 * time.Second})
+	other := made(t, NewClockless, srv.Client(), 1, Options{Lease: 10 * time.Second})
 	id := must(t, other)
 	rdb := interrupted(srv, "set", func() {
 		if ok, err := other.Extend(t.Context(), id, time.Hour); err != nil || !ok {
 			t.Errorf("Extend = %v, %v", ok, err)
 		}
 	})
-	sem := newClockless(t, rdb, 1, Options{})
+	sem := made(t, NewClockless, rdb, 1, Options{})
 	if ok, err := sem.Extend(t.Context(), id, time.Second); err != nil || !ok {
 		t.Errorf("Extend = %v, %v", ok, err)
 	}
@@ -97,12 +97,12 @@ func TestClocklessExtendRevivesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	id = must(t, newClockless(t, admin, 1, Options{}))
-	sem := newClockless(t, rdb, 1, Options{})
+	id = must(t, made(t, NewClockless, admin, 1, Options{}))
+	sem := made(t, NewClockless, rdb, 1, Options{})
 	if ok, err := sem.Extend(t.Context(), id, time.Minute); ok || err != nil {
 		t.Errorf("Extend = %v, %v", ok, err)
 	}
-	must(t, newClockless(t, admin, 1, Options{}))
+	must(t, made(t, NewClockless, admin, 1, Options{}))
 }
 
 // TestClocklessOwnerWithoutKeyIsNoHolder makes a thousand ended leases: the
@@ -111,13 +111,13 @@ func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		rdb := redistest.Start(t).Client()
-		sem := newClockless(t, rdb, 10_000, Options{Lua: true})
+		sem := made(t, NewClockless, rdb, 10_000, Options{Lua: true})
 		for range 1000 {
 			if _, _, err := sem.AcquireFor(t.Context(), time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}
-		one := newClockless(t, rdb, 1, Options{Lua: lua})
+		one := made(t, NewClockless, rdb, 1, Options{Lua: lua})
 		expect.Until(t, "the end of all leases", func() bool {
 			_, ok, err := one.Acquire(t.Context())
 			return ok && err == nil
@@ -133,7 +133,7 @@ func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 func TestClocklessLeaseEndsByItself(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	sem := newClockless(t, rdb, 1, Options{})
+	sem := made(t, NewClockless, rdb, 1, Options{})
 	id := must(t, sem)
 	expect.OK(t, rdb.Del(t.Context(), "sem:holder:"+id).Err())
 	refresh(t, sem, id, false)

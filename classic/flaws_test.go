@@ -13,30 +13,10 @@ import (
 
 // The flaws that the types' comments describe, each in its smallest form.
 
-func newBasic(t *testing.T, rdb *redis.Client, limit int, o Options) *Basic {
+// made is a semaphore of the name "sem".
+func made[S any](t *testing.T, open func(redis.UniversalClient, string, int, Options) (S, error), rdb *redis.Client, limit int, o Options) S {
 	t.Helper()
-	s, err := NewBasic(rdb, "sem", limit, o)
-	expect.OK(t, err)
-	return s
-}
-
-func newFair(t *testing.T, rdb *redis.Client, limit int, o Options) *Fair {
-	t.Helper()
-	s, err := NewFair(rdb, "sem", limit, o)
-	expect.OK(t, err)
-	return s
-}
-
-func newLocked(t *testing.T, rdb *redis.Client, limit int, o Options) *Locked {
-	t.Helper()
-	s, err := NewLocked(rdb, "sem", limit, o)
-	expect.OK(t, err)
-	return s
-}
-
-func newClockless(t *testing.T, rdb *redis.Client, limit int, o Options) *Clockless {
-	t.Helper()
-	s, err := NewClockless(rdb, "sem", limit, o)
+	s, err := open(rdb, "sem", limit, o)
 	expect.OK(t, err)
 	return s
 }
@@ -52,8 +32,8 @@ func TestBasicAdmitsWhoeverHasTheSlowerClock(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		srv, clock := redistest.Start(t), newHandClock()
-		fast := newBasic(t, srv.Client(), 1, Options{Clock: clock.ahead(skew)})
-		slow := newBasic(t, srv.Client(), 1, Options{Clock: clock.now})
+		fast := made(t, NewBasic, srv.Client(), 1, Options{Clock: clock.ahead(skew)})
+		slow := made(t, NewBasic, srv.Client(), 1, Options{Clock: clock.now})
 		first := must(t, fast)
 		clock.forward(skew / 2)
 		if skew == 0 {
@@ -72,21 +52,21 @@ func TestBasicAdmitsWhoeverHasTheSlowerClock(t *testing.T) {
 func TestBasicOverAdmitsWithOneClockToo(t *testing.T) {
 	t.Parallel()
 	srv, clock := redistest.Start(t), newHandClock()
-	other := newBasic(t, srv.Client(), 1, Options{Clock: clock.now})
+	other := made(t, NewBasic, srv.Client(), 1, Options{Clock: clock.now})
 	rdb := interrupted(srv, "zadd", func() {
 		clock.forward(time.Millisecond)
 		must(t, other)
 	})
-	must(t, newBasic(t, rdb, 1, Options{Clock: clock.now})) // read its clock first, asked second
+	must(t, made(t, NewBasic, rdb, 1, Options{Clock: clock.now})) // read its clock first, asked second
 }
 
 func TestFairAdmitsWhoeverDrewFirstAsWell(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	other := newFair(t, srv.Client(), 1, Options{})
+	other := made(t, NewFair, srv.Client(), 1, Options{})
 	var stolen string
 	rdb := interrupted(srv, "zrank", func() { stolen = must(t, other) })
-	thief := newFair(t, rdb, 1, Options{})
+	thief := made(t, NewFair, rdb, 1, Options{})
 	id := must(t, thief)
 
 	// The book says that the other caller "won't know until it tries to release
@@ -103,7 +83,7 @@ func TestFairHasNoBound(t *testing.T) {
 	nested := func() {}
 	for range callers {
 		inner := nested
-		sem := newFair(t, interrupted(srv, "zrank", inner), limit, Options{})
+		sem := made(t, NewFair, interrupted(srv, "zrank", inner), limit, Options{})
 		nested = func() {
 			must(t, sem)
 			held++
@@ -119,9 +99,9 @@ func TestFairHasNoBound(t *testing.T) {
 func TestLockedIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	other := newLocked(t, srv.Client(), 1, Options{})
+	other := made(t, NewLocked, srv.Client(), 1, Options{})
 	rdb := interrupted(srv, "zrank", func() { mustNot(t, other) })
-	must(t, newLocked(t, rdb, 1, Options{}))
+	must(t, made(t, NewLocked, rdb, 1, Options{}))
 	mustNot(t, other)
 }
 
@@ -129,7 +109,7 @@ func TestLockedGivesBackWhenItsLockEnded(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client()
-	other := newLocked(t, srv.Client(), 1, Options{})
+	other := made(t, NewLocked, srv.Client(), 1, Options{})
 	rdb := interrupted(srv, "zrank", func() {
 		// As if this caller had been paused for longer than the lock's lease.
 		if err := admin.Del(t.Context(), "lock:sem").Err(); err != nil {
@@ -137,7 +117,7 @@ func TestLockedGivesBackWhenItsLockEnded(t *testing.T) {
 		}
 		must(t, other)
 	})
-	mustNot(t, newLocked(t, rdb, 1, Options{}))
+	mustNot(t, made(t, NewLocked, rdb, 1, Options{}))
 	if n := admin.ZCard(t.Context(), "sem:owner").Val(); n != 1 {
 		t.Errorf("%d owners, want 1", n)
 	}
@@ -146,14 +126,14 @@ func TestLockedGivesBackWhenItsLockEnded(t *testing.T) {
 func TestClocklessIsOvertakenUnlessScripted(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	other := newClockless(t, srv.Client(), 1, Options{})
+	other := made(t, NewClockless, srv.Client(), 1, Options{})
 	rdb := interrupted(srv, "zrank", func() { must(t, other) })
-	must(t, newClockless(t, rdb, 1, Options{}))
+	must(t, made(t, NewClockless, rdb, 1, Options{}))
 
 	srv.Restart()
-	other = newClockless(t, srv.Client(), 1, Options{Lua: true})
+	other = made(t, NewClockless, srv.Client(), 1, Options{Lua: true})
 	rdb = interrupted(srv, "evalsha", func() { must(t, other) })
-	mustNot(t, newClockless(t, rdb, 1, Options{Lua: true}))
+	mustNot(t, made(t, NewClockless, rdb, 1, Options{Lua: true}))
 }
 
 // TestSkewBeyondTheRestOfALease shows when the exact types over-admit: permits

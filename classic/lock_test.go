@@ -135,7 +135,7 @@ func TestLockWithoutAnEnd(t *testing.T) {
 		t.Errorf("TTL %v, want 7m", ttl())
 	}
 	dead()
-	sem := newLocked(t, rdb, 1, Options{LockLease: 3 * time.Minute})
+	sem := made(t, NewLocked, rdb, 1, Options{LockLease: 3 * time.Minute})
 	mustNot(t, sem)
 	if ttl() <= 0 || ttl() > 3*time.Minute {
 		t.Errorf("Locked: TTL %v, want 3m", ttl())

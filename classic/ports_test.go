@@ -81,7 +81,7 @@ func TestScoreUnitJoinsAPort(t *testing.T) {
 	for _, unit := range []time.Duration{time.Millisecond, time.Second} {
 		rdb, clock := redistest.Start(t).Client(), newHandClock()
 		theirs := port{t, rdb, unit, 2, lease, clock.now}
-		ours := newFair(t, rdb, 2, Options{Lease: lease, Clock: clock.now, ScoreUnit: unit})
+		ours := made(t, NewFair, rdb, 2, Options{Lease: lease, Clock: clock.now, ScoreUnit: unit})
 		is := func(what string, got, want bool) {
 			t.Helper()
 			if got != want {
@@ -127,8 +127,8 @@ func TestScoreUnitJoinsAPort(t *testing.T) {
 func TestUnitsMustBeTheSame(t *testing.T) {
 	t.Parallel()
 	rdb, clock := redistest.Start(t).Client(), newHandClock()
-	float := newFair(t, rdb, 1, Options{Clock: clock.now})
-	whole := newFair(t, rdb, 1, Options{Clock: clock.now, ScoreUnit: time.Millisecond})
+	float := made(t, NewFair, rdb, 1, Options{Clock: clock.now})
+	whole := made(t, NewFair, rdb, 1, Options{Clock: clock.now, ScoreUnit: time.Millisecond})
 	lost := must(t, float)
 	id := must(t, whole) // to it the permit of the other is long expired
 	refresh(t, float, lost, false)

@@ -123,9 +123,9 @@ func TestContextEndsBetweenTwoRequests(t *testing.T) {
 		srv := redistest.Start(t)
 		admin := srv.Client()
 		ctx, cancel := context.WithCancel(t.Context())
-		sem := newFair(t, interrupted(srv, command, cancel), 1, Options{})
+		sem := made(t, NewFair, interrupted(srv, command, cancel), 1, Options{})
 		if command == "zrem" {
-			must(t, newFair(t, admin, 1, Options{}))
+			must(t, made(t, NewFair, admin, 1, Options{}))
 		}
 		before := admin.ZCard(t.Context(), "sem").Val()
 		_, ok, err := sem.Acquire(ctx)
