@@ -302,10 +302,24 @@ func (s *semaphore) swap(ctx context.Context, m *loaded, o *outcome, upTo int64)
 		return nil, nil
 	}
 	s.engine.clock.note(now, before)
-	// What the swap's way did not take is a step of the clock: leases end earlier by as much.
-	o.shorten(max(0, time.Duration(now-upTo)*time.Microsecond-time.Since(before)))
+	o.shorten(s.stepOfClock(ctx, now, before, upTo))
 	s.own = o.written(m.ledger)
 	return o, nil
+}
+
+// stepOfClock is by how much the store's clock was set forward at most, if it showed now after before, and could
+// not show more than upTo before: leases end earlier by as much. The swap's way counts as well, unless it took so long
+// that a read tells them apart.
+func (s *semaphore) stepOfClock(ctx context.Context, now int64, before time.Time, upTo int64) time.Duration {
+	late := time.Duration(now-upTo) * time.Microsecond
+	if late > s.lease/maxDoubt {
+		passed := time.Since(before)
+		passed -= passed / maxDrift
+		if row, err := s.engine.read(ctx, s.name); err == nil {
+			late = min(late, time.Duration(row.Now-upTo)*time.Microsecond-passed)
+		}
+	}
+	return max(0, late)
 }
 
 // update executes calls on the locked row.

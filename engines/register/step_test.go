@@ -20,8 +20,9 @@ import (
 // steppedStore is a lockingStore with a clock that can be set.
 type steppedStore struct {
 	*lockingStore
-	by    time.Duration
-	swaps int // that succeeded
+	by          time.Duration
+	there, back time.Duration // the way of a swap, and of its answer
+	swaps       int           // that succeeded
 }
 
 func (s *steppedStore) Read(ctx context.Context, name string) (register.Row, error) {
@@ -32,6 +33,8 @@ func (s *steppedStore) Read(ctx context.Context, name string) (register.Row, err
 
 func (s *steppedStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
 	by := s.by.Microseconds()
+	time.Sleep(s.there)
+	defer time.Sleep(s.back)
 	now, ok, err := s.lockingStore.Swap(ctx, name, version, n, from-by, to-by)
 	if ok {
 		s.swaps++
@@ -82,29 +85,40 @@ func TestSteppedClock(t *testing.T) {
 }
 
 // The store's clock is set forward, and a process swaps without reading first. The swap tells it the new time,
-// and it trusts the lease for no longer than the row says.
+// and it trusts the lease for no longer than the row says. A swap that waits for its row or its answer shortens nothing.
 func TestAClockIsSetForwardBeforeASwap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &steppedStore{lockingStore: newLockingStore()}
-		e := engineOn(t, store, nil)
-		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
-		for i := range uint64(40) {
-			kind := []protocol.Kind{protocol.Ask, protocol.Renew, protocol.Release}[i%3]
-			id := engine.ID{Client: s.Client(), Number: 1 + i/3, Weight: 1}
-			store.by += time.Duration(i/20) * 750 * time.Millisecond
-			reply, err := s.Step(t.Context(), protocol.Call{Number: 1 + i, Requests: []protocol.Request{{Kind: kind, ID: id, Limit: 1, Lease: time.Hour}}})
+	for _, slow := range []struct{ there, back, by time.Duration }{
+		{}, {by: 750 * time.Millisecond},
+		{there: 600 * time.Millisecond}, {there: 600 * time.Millisecond, by: 350 * time.Millisecond},
+		{back: 600 * time.Millisecond}, {back: 600 * time.Millisecond, by: 350 * time.Millisecond}, {back: 600 * time.Millisecond, by: 900 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &steppedStore{lockingStore: newLockingStore()}
+			e := engineOn(t, store, nil)
+			s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
 			expect.OK(t, err)
-			row, err := store.Read(t.Context(), "x")
-			expect.OK(t, err)
-			if left, err := row.Lease(id.String()); err != nil || left < reply.Answers[0].Lease || (left > 0) != (kind != protocol.Release) {
-				t.Errorf("step %d: %v: the lease is %v, and in the row %v; %v", i, kind, reply.Answers[0].Lease, left, err)
+			for i := range uint64(60) {
+				kind := []protocol.Kind{protocol.Ask, protocol.Renew, protocol.Release}[i%3]
+				id := engine.ID{Client: s.Client(), Number: 1 + i/3, Weight: 1}
+				if store.there, store.back = 0, 0; i%20 == 16 || i%20 == 18 {
+					store.there, store.back, store.by = slow.there, slow.back, store.by+slow.by
+				}
+				sent := time.Now()
+				reply, err := s.Step(t.Context(), protocol.Call{Number: 1 + i, Requests: []protocol.Request{{Kind: kind, ID: id, Limit: 1, Lease: 4 * time.Second}}})
+				expect.OK(t, err)
+				row, err := store.Read(t.Context(), "x")
+				expect.OK(t, err)
+				trusted := reply.Answers[0].Lease - time.Since(sent)
+				left, err := row.Lease(id.String())
+				if kind != protocol.Release && (err != nil || left < trusted || left > trusted+time.Millisecond) || kind == protocol.Release && left > 0 {
+					t.Errorf("%v: step %d: %v: the lease is trusted for %v, and in the row for %v; %v", slow, i, kind, trusted, left, err)
+				}
 			}
-		}
-		if store.swaps < 30 {
-			t.Errorf("only %d swaps", store.swaps)
-		}
-	})
+			if store.swaps < 30 {
+				t.Errorf("%v: only %d swaps", slow, store.swaps)
+			}
+		})
+	}
 }
 
 // After a crash has lost versions, new rows have other versions, even if the clock was set
