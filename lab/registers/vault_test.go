@@ -160,6 +160,9 @@ func (x wire) Swap(ctx context.Context, _ string, version int64, n register.Next
 		return 0, false, errUnsent
 	}
 	lives, now, ok := x.write(n, func(now int64) bool { return x.row.Version == version && from <= now && now <= to })
+	if ok {
+		x.p.writes()
+	}
 	if ok && !n.Lazy { // the row is locked until it is durable
 		time.Sleep(x.w.upTo("disk", x.w.disk))
 		ok = x.flush(lives)
@@ -219,6 +222,7 @@ func (x locks) Update(ctx context.Context, _ string, _ bool, f func(register.Row
 		return errTakenOff
 	}
 	_, _, _ = x.write(n, func(int64) bool { return true })
+	x.p.writes()
 	free()
 	if !n.Lazy {
 		time.Sleep(x.w.upTo("disk", x.w.disk))

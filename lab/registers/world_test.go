@@ -96,8 +96,21 @@ type process struct {
 
 	mu     sync.Mutex
 	cut    time.Time
+	wrote  time.Time
+	silent time.Time // when it last ended to write nothing for as long as a ticket lives: it may have lost its places
 	hangUp context.CancelFunc
 	joined map[string]int64
+}
+
+// writes takes in that the process has written the row.
+func (p *process) writes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.wrote) >= p.w.lease*2/3 {
+		p.silent = now
+	}
+	p.wrote = now
 }
 
 func (p *process) cutUntil() time.Time {
@@ -198,7 +211,7 @@ func (p *process) calls(ctx context.Context, who string) {
 		late := own.Err() != nil
 		cancel()
 		if err != nil {
-			if late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute && !errors.Is(err, sema.ErrEngine) { // whose calls fail, waits for the store
+			if late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute {
 				w.fail("wake-up: no permit after ten minutes: %w", err)
 			} else if !errors.Is(err, sema.ErrEngine) && !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 				w.fail("error: %w", err)
@@ -211,6 +224,7 @@ func (p *process) calls(ctx context.Context, who string) {
 		if hold.Joined = p.joined[hold.ID]; hold.Joined < hold.Call { // a ticket may have been another caller's before
 			hold.Joined = 0
 		}
+		hold.Faulty = hold.Joined <= p.silent.UnixNano()
 		delete(p.joined, hold.ID)
 		p.mu.Unlock()
 		long := w.upTo(who+"holds", w.lease/10)
@@ -298,7 +312,7 @@ func (w *world) disturb(ctx context.Context, processes []*process) {
 	every("cut", w.cuts, func(p *process) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.cut = time.Now().Add(w.lease)
+		p.cut = time.Now().Add(min(w.lease, w.cuts/2)) // or one that is always cut off waits in vain
 	})
 	every("loss", w.lostListeners, func(p *process) { // the store has the connection no more; half of the time it is told
 		told := w.chance("told of a loss", 2)
