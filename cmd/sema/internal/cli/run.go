@@ -114,6 +114,15 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	if err != nil {
 		return err
 	}
+	s := &supervisor{
+		program: p, holding: h, name: name, lease: f.lease, grace: grace,
+		warn: f.onLost == "warn", overload: f.overload, signals: signals,
+	}
+	defer func() {
+		if s.command != nil {
+			s.command.Wait() // for what ended while the engine was closed
+		}
+	}()
 	defer h.close()
 
 	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name, f.slots), Ignore: alsoIgnored()}
@@ -122,10 +131,6 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 			p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
 		}
 		defer func() { _ = c.Life.Close() }() // before h.close, which removes what tells of our life
-	}
-	s := &supervisor{
-		program: p, holding: h, name: name, lease: f.lease, grace: grace,
-		warn: f.onLost == "warn", overload: f.overload, signals: signals,
 	}
 	return s.run(cmd.Context(), c)
 }

@@ -243,8 +243,8 @@ func (x *Process) killAdopted() {
 	}
 }
 
-// Close ends guard and sentinel, and waits for their ends: the first process of a container may not do so. What is left
-// of the command is left alone. A guard that still kills is not waited for.
+// Close ends guard and sentinel: the command's life is closed then, and Wait follows. What is left of the command is left
+// alone. A guard that still kills goes on.
 func (x *Process) Close() {
 	x.closed.Store(true)
 	if !x.broken.Load() {
@@ -252,13 +252,23 @@ func (x *Process) Close() {
 	}
 	x.order(orderDone, 0)
 	_, _ = x.orders.Close(), x.queries.Close() // the second ends the sentinel
-	if !x.killing.Load() || x.gone.Load() || x.broken.Load() {
+	if !x.stays() {
 		<-x.done // the guard has told the sentinel's process id
+	}
+	_ = x.reports.Close() // this ends read, however long the guard takes
+}
+
+// stays reports whether the guard still kills.
+func (x *Process) stays() bool { return x.killing.Load() && !x.gone.Load() && !x.broken.Load() }
+
+// Wait waits for the ends of guard and sentinel: the first process of a container may not do so.
+func (x *Process) Wait() {
+	if !x.stays() {
+		<-x.done
 		await(x.guard)
 		await(x.sentinel)
 		reapAll() // what the guard has left to us
 	}
-	_ = x.reports.Close() // this ends read, however long the guard takes
 }
 
 // await takes notice of the end of a child.
