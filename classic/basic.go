@@ -41,7 +41,7 @@ func NewBasic(rdb redis.UniversalClient, name string, limit int, o Options) (*Ba
 
 // Acquire tries once to get a permit; see [Semaphore].
 func (b *Basic) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ended(ctx, "acquire", b.name); err != nil {
+	if err := b.begin(ctx, "acquire"); err != nil {
 		return "", false, err
 	}
 	id, now := newID(), b.now()

@@ -61,7 +61,7 @@ func (c *Clockless) AcquireFor(ctx context.Context, lease time.Duration) (string
 	if lease < minLease {
 		return "", false, invalid("lease", lease, "at least "+minLease.String())
 	}
-	if err := ended(ctx, "acquire", c.name); err != nil {
+	if err := c.begin(ctx, "acquire"); err != nil {
 		return "", false, err
 	}
 	if c.lua {

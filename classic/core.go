@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/internal/rediserror"
 )
 
 // cleanupTime bounds what a call does after its context ended or its request
@@ -24,6 +27,7 @@ type core struct {
 	lease time.Duration
 	unit  time.Duration // of scores; 0: seconds with a fraction
 	clock func() time.Time
+	known atomic.Bool // the server is one for this client
 
 	// remove takes an entry out, and reports whether its permit was held.
 	remove func(ctx context.Context, id string) (bool, error)
@@ -121,12 +125,26 @@ func (c *core) transaction(ctx context.Context, fill func(redis.Pipeliner)) erro
 	return err
 }
 
+// begin fails if an operation is not to be sent: its context has ended, or the server is none for this client. The
+// first one asks for that.
+func (c *core) begin(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("classic: %s %q: %w", op, c.name, err)
+	}
+	if c.known.Load() {
+		return nil
+	}
+	err := rediserror.Fits(ctx, c.rdb)
+	c.known.Store(err == nil)
+	return failed(op, c.name, err)
+}
+
 // byID runs an operation on one permit.
 func (c *core) byID(ctx context.Context, op, id string, do func(context.Context, string) (bool, error)) (bool, error) {
 	if id == "" {
 		return false, invalid("id", id, "what Acquire returned")
 	}
-	if err := ended(ctx, op, c.name); err != nil {
+	if err := c.begin(ctx, op); err != nil {
 		return false, err
 	}
 	ok, err := do(ctx, id)

@@ -1,7 +1,6 @@
 package classic
 
 import (
-	"context"
 	"fmt"
 
 	"sema/engine"
@@ -26,13 +25,4 @@ func failed(op, name string, err error) error {
 		return fmt.Errorf("classic: %s %q: %w (%s)", op, name, err, hint)
 	}
 	return fmt.Errorf("classic: %s %q: %w", op, name, err)
-}
-
-// ended is the error of a call whose context has ended before its next
-// request; nil while ctx has not ended.
-func ended(ctx context.Context, op, name string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("classic: %s %q: %w", op, name, err)
-	}
-	return nil
 }

@@ -44,7 +44,7 @@ func NewFair(rdb redis.UniversalClient, name string, limit int, o Options) (*Fai
 
 // Acquire tries once to get a permit; see [Semaphore].
 func (f *Fair) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ended(ctx, "acquire", f.name); err != nil {
+	if err := f.begin(ctx, "acquire"); err != nil {
 		return "", false, err
 	}
 	id, now := newID(), f.now()

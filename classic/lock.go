@@ -65,7 +65,7 @@ func NewLock(rdb redis.UniversalClient, name string, o Options) (*Lock, error) {
 // Acquire tries until it has the lock or Options.Wait is over, at least once;
 // see [Semaphore]. When ctx ends first, that is an error.
 func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ended(ctx, "acquire", l.name); err != nil {
+	if err := l.begin(ctx, "acquire"); err != nil {
 		return "", false, err
 	}
 	try := l.tryPlain

@@ -35,7 +35,7 @@ func NewScripted(rdb redis.UniversalClient, name string, limit int, o Options) (
 // Acquire tries once to get a permit; see [Semaphore]. A refusal leaves
 // nothing behind in Redis.
 func (s *Scripted) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ended(ctx, "acquire", s.name); err != nil {
+	if err := s.begin(ctx, "acquire"); err != nil {
 		return "", false, err
 	}
 	id, now := newID(), s.now()

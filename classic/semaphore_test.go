@@ -3,6 +3,7 @@ package classic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -321,6 +322,46 @@ func TestCluster(t *testing.T) {
 	expect.OK(t, err)
 	if _, _, err := fair.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "such as {name}") {
 		t.Errorf("without a hash tag: %v", err)
+	}
+}
+
+// missing reports whether an error lacks a text, or is there without one.
+func missing(err error, want string) bool {
+	return (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want)
+}
+
+// A client for one server works with some names at a node of a cluster, and one for a cluster with none at a single server.
+// So each fails with all of them, before it changes anything, and says which client fits.
+func TestAClientThatDoesNotFitItsServer(t *testing.T) {
+	t.Parallel()
+	cluster, single := redistest.StartCluster(t, 2), redistest.Start(t)
+	one := redistest.StartClusterNode(t, nil)
+	redistest.FormCluster(t, []*redistest.Server{one}, nil)
+	node := redis.NewClient(&redis.Options{Addr: cluster.Nodes[0].Addr()})
+	slots := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{single.Addr()}})
+	t.Cleanup(func() { _, _ = node.Close(), slots.Close() })
+	for _, v := range variants {
+		for i := range 6 {
+			for _, at := range []struct {
+				rdb  redis.UniversalClient
+				want string
+			}{{node, "use redis.NewClusterClient"}, {slots, "use redis.NewClient,"}, {one.Client(), ""}} {
+				s, err := v.make(at.rdb, fmt.Sprintf("{%s%d}", v.name, i), 1, Options{Wait: 1})
+				expect.OK(t, err)
+				_, ok, err := s.Acquire(t.Context())
+				if ok != (at.want == "") || missing(err, at.want) {
+					t.Errorf("%s %d: %v, %v; want %q", v.name, i, ok, err, at.want)
+				}
+				if _, err := s.Release(t.Context(), newID()); missing(err, at.want) {
+					t.Errorf("%s %d: release: %v; want %q", v.name, i, err, at.want)
+				}
+			}
+		}
+	}
+	for _, server := range append(cluster.Nodes, single) {
+		if keys := server.Client().Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("left: %v", keys)
+		}
 	}
 }
 

@@ -174,13 +174,8 @@ func (c *Client) publishCommand(ctx context.Context) (string, error) {
 	if known := c.publish.Load(); known != nil {
 		return *known, nil
 	}
-	if !c.cluster {
-		switch mode, err := rediserror.Mode(ctx, c.rdb); {
-		case err != nil && (!rediserror.FromServer(err) || rediserror.Sort(err).Temporary):
-			return "", err
-		case mode == "cluster":
-			return "", rediserror.ErrNode
-		}
+	if err := rediserror.Fits(ctx, c.rdb); err != nil {
+		return "", err
 	}
 	command := "publish"
 	switch {

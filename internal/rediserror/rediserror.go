@@ -167,3 +167,18 @@ func Mode(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 	}
 	return mode, nil
 }
+
+// Fits fails if a client for one server is at a node of a cluster, where some names work and others do not, or if the
+// server does not answer.
+func Fits(ctx context.Context, rdb redis.UniversalClient) error {
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		return nil
+	}
+	switch mode, err := Mode(ctx, rdb); {
+	case err != nil && (!FromServer(err) || Sort(err).Temporary):
+		return err
+	case mode == "cluster":
+		return ErrNode
+	}
+	return nil
+}
