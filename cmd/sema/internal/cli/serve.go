@@ -149,7 +149,8 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
-	if err := lastingError(ctx, at.Engine); err != nil {
+	away, err := lastingError(ctx, at.Engine)
+	if err != nil {
 		return err
 	}
 	figures, unmount, err := mount(at, &o)
@@ -174,6 +175,9 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	}
 	figures.server = s
 	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
+	if away != nil {
+		log.Warn("the engine does not answer yet", "error", away)
+	}
 	if profiles != "" {
 		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
 	}
@@ -212,14 +216,14 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 
 // lastingError is what the engine answers if that will stay so, such as for a database
 // that does not exist. An engine that is away may come.
-func lastingError(ctx context.Context, e sema.Engine) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+func lastingError(ctx context.Context, e sema.Engine) (away, lasting error) {
+	within, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err := look(ctx, e, "serve", "sema-readyz")
-	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
-		return err
+	err := look(within, e, "serve", "sema-readyz")
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && within.Err() == nil {
+		return nil, err
 	}
-	return nil
+	return err, nil
 }
 
 // withTokens opens the token file for read.

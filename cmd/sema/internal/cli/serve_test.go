@@ -589,6 +589,38 @@ func TestServeRefusesAnEngineWhoseErrorLasts(t *testing.T) {
 	}
 }
 
+// A server whose engine is away at its start says so, is not ready, and serves as soon as the engine has come.
+func TestServeStartsBeforeItsEngine(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct{ leave, come func(*redistest.Server) }{
+		"gone":   {(*redistest.Server).Kill, (*redistest.Server).Restart},
+		"silent": {(*redistest.Server).Stop, (*redistest.Server).Continue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			of.leave(redis)
+			s := serve(t, "--url", redis.URL())
+			s.says("the engine does not answer yet", "level=WARN", "check that the server runs")
+			status := func(path string) int {
+				resp, err := http.Get(s.url + path)
+				expect.OK(t, err)
+				expect.OK(t, resp.Body.Close())
+				return resp.StatusCode
+			}
+			if ready, alive := status("/readyz"), status("/healthz"); ready != http.StatusServiceUnavailable || alive != http.StatusOK {
+				t.Errorf("ready: %d, alive: %d", ready, alive)
+			}
+			of.come(redis)
+			expect.Until(t, "it is ready", func() bool { return status("/readyz") == http.StatusOK })
+			if code, out := run(t, "SEMA_URL="+s.url, "run", "x", "--", "true"); code != 0 {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+			s.end()
+		})
+	}
+}
+
 // A page of the dashboard lists events, and the actions of operators over the API.
 func TestThePageShowsWhatOperatorsDo(t *testing.T) {
 	s := serve(t, "--url", "file://"+t.TempDir())
