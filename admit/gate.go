@@ -10,6 +10,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
+	"sema/internal/watchdog"
 )
 
 // NoWait is for Options.Wait: a request that finds nothing free is refused at once.
@@ -51,8 +52,8 @@ type Request struct {
 	Name string
 
 	// Acquire waits for the permit, until ctx ends. On an error nothing is held. The options are for
-	// the semaphore that it asks: how long the engine may say nothing, and with NoWait that the request
-	// does not wait. With Open and Local it is called in the background as well, with the values of
+	// the semaphore that it asks: how long the engine may say nothing, and how long the request
+	// waits. With Open and Local it is called in the background as well, with the values of
 	// the request's context, to learn whether an engine that was away is back.
 	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
 
@@ -61,21 +62,42 @@ type Request struct {
 	Failed func(err error, admitted bool)
 }
 
-// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
-// is for others.
-func (r Request) acquire(ctx context.Context, o Options, answerWithin time.Duration) (Permit, error) {
+// acquire asks for a permit, until ctx ends, and waits in the queue until within ends. The engine may be
+// silent for so long; 0: as long as it is for others.
+func (r Request) acquire(ctx, within context.Context, o Options, answerWithin time.Duration) (p Permit, err error) {
 	options := []sema.AcquireOption{sema.AnswerWithin(answerWithin)}
-	if o.Wait == NoWait {
-		options = append(options, sema.WaitAtMost(0))
+	if o.Wait > 0 {
+		end, _ := within.Deadline()
+		p, err = waitUntil(ctx, end, cmp.Or(answerWithin, 3*time.Second), r.Acquire, options...)
+	} else {
+		if o.Wait == NoWait {
+			options = append(options, sema.WaitAtMost(0))
+		}
+		p, err = r.Acquire(ctx, options...)
 	}
-	switch p, err := r.Acquire(ctx, options...); {
-	case err != nil:
+	if err == nil && p == nil {
+		err = errNoPermit
+	}
+	if err != nil { // p may be a nil of a type
 		return nil, err
-	case p == nil:
-		return nil, errNoPermit
-	default:
-		return p, nil
 	}
+	return p, nil
+}
+
+// waitUntil asks for a permit and waits in the queue until end. The engine's first answer is awaited for longer, for answer:
+// the way to it refuses nobody. The error of a wait in vain has the deadline in it.
+func waitUntil(
+	ctx context.Context, end time.Time, answer time.Duration,
+	acquire func(context.Context, ...sema.AcquireOption) (Permit, error), options ...sema.AcquireOption,
+) (Permit, error) {
+	most := time.Until(end)
+	ctx, cancel := watchdog.Within(ctx, max(most, answer))
+	defer cancel()
+	p, err := acquire(ctx, append(options, sema.WaitAtMost(most))...)
+	if most > 0 && errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) && !time.Now().Before(end) {
+		err = fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
+	}
+	return p, err
 }
 
 var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
@@ -130,7 +152,7 @@ func (g *Gate) Enter(ctx context.Context, o Options, r Request) (Permit, error) 
 // at once or while the request waits for a place. all is the request's context, and ctx ends with its wait.
 func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, error) {
 	if o.Outage.kind == closed {
-		p, err := r.acquire(ctx, o, o.Outage.after)
+		p, err := r.acquire(all, ctx, o, o.Outage.after)
 		if errors.Is(err, sema.ErrEngine) && all.Err() == nil {
 			r.Failed(err, false)
 		}
@@ -140,13 +162,13 @@ func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, erro
 		return g.without(ctx, o, r, failure, over)
 	}
 	asked := probe{request: r, options: o, patience: cmp.Or(o.Outage.after, quickAnswer), ctx: context.WithoutCancel(all)}
-	permit, err := r.acquire(ctx, o, asked.patience)
+	permit, err := r.acquire(all, ctx, o, asked.patience)
 	if errors.Is(err, each.ErrTooMany) {
 		// Perhaps the others ask an engine that is away: then that is known within twice the patience.
 		if over, failure := g.await(ctx, 3*asked.patience); failure != nil {
 			return g.without(ctx, o, r, failure, over)
 		}
-		permit, err = r.acquire(ctx, o, asked.patience)
+		permit, err = r.acquire(all, ctx, o, asked.patience)
 	}
 	switch {
 	case err == nil:

@@ -303,11 +303,29 @@ func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
 	})
 }
 
+// Wait bounds the wait in the queue: a way to the engine that takes longer refuses nobody for whom a permit is free.
+func TestAShortWaitFindsAFreePermit(t *testing.T) {
+	for _, p := range []Policy{Closed, Open, Local(5, 0)} {
+		policyTest(t, Options{Outage: p, Wait: time.Millisecond}, 1, func(t *testing.T, c *crowd) {
+			c.engine.Inject(sematest.Fault{Delay: 20 * time.Millisecond, Times: sematest.Always})
+			c.send(t.Context(), 1)
+			time.Sleep(time.Second)
+			c.send(t.Context(), 1) // which finds none
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if c.held() != 1 || c.running.Load() != 1 || len(c.errs) != 1 || !errors.Is(c.errs[0], sema.ErrBusy) || len(c.told) > 0 {
+				t.Errorf("%v: %d held, %d run, failed %v, told %+v", p, c.held(), c.running.Load(), c.errs, c.told)
+			}
+			close(c.leave)
+		})
+	}
+}
+
 func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
 	policyTest(t, Options{Outage: Local(1, 0), Wait: 50 * time.Millisecond}, 1, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 1)
-		time.Sleep(150 * time.Millisecond) // its wait, and the probe
+		time.Sleep(250 * time.Millisecond) // for an answer, and the probe
 		synctest.Wait()
 		if c.running.Load() != 1 || len(c.told) != 1 || !c.told[0].admitted {
 			t.Errorf("%d run, %v, told %+v", c.running.Load(), c.errs, c.told)
@@ -343,9 +361,13 @@ func TestNoWait(t *testing.T) {
 	policyTest(t, Options{Outage: Local(2, 0), Wait: NoWait}, 1, func(t *testing.T, c *crowd) {
 		refused := func(want error) {
 			t.Helper()
-			began := time.Now()
-			if _, err := c.gate.Enter(t.Context(), c.options, c.request()); !errors.Is(err, want) || time.Since(began) != 0 {
-				t.Errorf("%v after %v, want %v at once", err, time.Since(began), want)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, ctx := range []context.Context{t.Context(), ctx} {
+				began := time.Now()
+				if _, err := c.gate.Enter(ctx, c.options, c.request()); !errors.Is(err, want) || time.Since(began) != 0 {
+					t.Errorf("%v after %v, want %v at once", err, time.Since(began), want)
+				}
 			}
 		}
 		c.send(t.Context(), 1)

@@ -117,21 +117,27 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 	if j.Stays {
 		return l.acquire(ctx, j.Key, weight)
 	}
-	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
-	defer cancel()
+	began, answer := time.Now(), half(ctx, max(l.options.Wait, defaultWait))
+	wait := func(most time.Duration) (Permit, error) {
+		return waitUntil(ctx, began.Add(half(ctx, most)), answer, func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
+			return l.acquire(ctx, j.Key, append(options, weight)...)
+		})
+	}
 	key := joined(j.Key)
 	waits, first := l.rooms.enter(key)
 	if !waits {
+		within, cancel := context.WithTimeout(ctx, half(ctx, l.options.Wait)) // an engine that is away keeps no worker for longer
+		defer cancel()
 		return l.acquire(within, j.Key, weight, sema.WaitAtMost(0))
 	}
 	if !first {
-		p, err := l.acquire(within, j.Key, weight, sema.WaitAtMost(l.options.Wait/moment))
-		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(within, j) {
+		p, err := wait(l.options.Wait / moment)
+		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(ctx, j) {
 			l.rooms.leave(key, err == nil)
 			return p, err
 		}
 	}
-	p, err := l.acquire(within, j.Key, weight)
+	p, err := wait(l.options.Wait)
 	l.rooms.leave(key, err == nil)
 	return p, err
 }
@@ -145,20 +151,19 @@ func (l *Jobs) othersCouldRun(ctx context.Context, j Job) bool {
 	if len(j.Key) == 0 {
 		return false
 	}
-	p, err := l.options.Semaphore.TryAcquire(ctx)
+	p, err := l.options.Semaphore.TryAcquire(ctx, sema.AnswerWithin(defaultWait))
 	if err == nil {
 		_ = p.Release() // what fails here ends with the lease
 	}
 	return err == nil
 }
 
-// patience is how long a job waits: no longer than half of the time that it has
-// left, for it would fail when that is over.
-func (l *Jobs) patience(ctx context.Context) time.Duration {
+// half is d, or half of the time that a job has left, for it would fail when that is over.
+func half(ctx context.Context, d time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
-		return min(l.options.Wait, time.Until(end)/2)
+		return min(d, time.Until(end)/2)
 	}
-	return l.options.Wait
+	return d
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

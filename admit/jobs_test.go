@@ -84,6 +84,23 @@ func TestAJobWaitsAndGoesBack(t *testing.T) {
 	})
 }
 
+// Wait bounds the wait in the queue, and not the way to the engine.
+func TestAJobWithAShortWaitFindsAFreePermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := limited(t, 1, nil, JobOptions{Wait: time.Millisecond})
+		e.Inject(sematest.Fault{Delay: 20 * time.Millisecond, Times: sematest.Always})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { expect.OK(t, l.job(ctx, "a", time.Second)) }()
+		time.Sleep(100 * time.Millisecond)
+		err := l.job(ctx, "a", 0)
+		wantPostponed(t, err, sema.ErrBusy)
+		wantPostponed(t, err, context.DeadlineExceeded) // by which jobs know that they waited
+		time.Sleep(2 * time.Second)
+		expect.OK(t, l.job(ctx, "a", 0))
+	})
+}
+
 // A job that has a deadline of its own goes back before that would make it fail.
 func TestAJobGoesBackBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,6 +112,15 @@ func TestAJobGoesBackBeforeItsDeadline(t *testing.T) {
 		wantPostponed(t, l.job(ctx, "a", 0), sema.ErrBusy)
 		expect.OK(t, ctx.Err())
 		time.Sleep(time.Hour)
+	})
+	synctest.Test(t, func(t *testing.T) { // of an engine that says nothing
+		e, l := limited(t, 1, nil, JobOptions{Wait: time.Millisecond})
+		healed := e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		wantPostponed(t, l.job(ctx, "a", 0), sema.ErrEngine)
+		expect.OK(t, ctx.Err())
+		healed()
 	})
 }
 

@@ -132,7 +132,7 @@ func (x *outages) probe(p probe) {
 	next := time.Now().Add(askAgain)
 	ctx, cancel := watchdog.Within(p.ctx, p.patience)
 	defer cancel()
-	permit, err := p.request.acquire(ctx, p.options, 0)
+	permit, err := p.request.acquire(ctx, ctx, p.options, 0)
 	if permit != nil {
 		Release(permit) // before others ask
 	}
