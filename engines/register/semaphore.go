@@ -302,24 +302,16 @@ func (s *semaphore) swap(ctx context.Context, m *loaded, o *outcome, upTo int64)
 		return nil, nil
 	}
 	s.engine.clock.note(now, before)
-	o.shorten(s.stepOfClock(ctx, now, before, upTo))
-	s.own = o.written(m.ledger)
-	return o, nil
-}
-
-// stepOfClock is by how much the store's clock was set forward at most, if it showed now after before, and could
-// not show more than upTo before: leases end earlier by as much. The swap's way counts as well, unless it took so long
-// that a read tells them apart.
-func (s *semaphore) stepOfClock(ctx context.Context, now int64, before time.Time, upTo int64) time.Duration {
+	// Now is late by the swap's way, or by a step of the clock, after which leases end earlier. A read tells a long way from a step.
 	late := time.Duration(now-upTo) * time.Microsecond
-	if late > s.lease/maxDoubt {
-		passed := time.Since(before)
-		passed -= passed / maxDrift
+	if passed := time.Since(before); late > s.lease/maxDoubt {
 		if row, err := s.engine.read(ctx, s.name); err == nil {
-			late = min(late, time.Duration(row.Now-upTo)*time.Microsecond-passed)
+			late = min(late, time.Duration(row.Now-upTo)*time.Microsecond-passed+passed/maxDrift)
 		}
 	}
-	return max(0, late)
+	o.shorten(max(0, late))
+	s.own = o.written(m.ledger)
+	return o, nil
 }
 
 // update executes calls on the locked row.

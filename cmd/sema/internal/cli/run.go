@@ -118,11 +118,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
 		warn: f.onLost == "warn", overload: f.overload, signals: signals,
 	}
-	defer func() {
-		if s.command != nil {
-			s.command.Wait() // for what ended while the engine was closed
-		}
-	}()
+	defer func() { s.command.Wait() }() // for what ends while the engine is closed
 	defer h.close()
 
 	c := guard.Command{Path: path, Args: words, Env: p.commandEnv(h, name, f.slots), Ignore: alsoIgnored()}

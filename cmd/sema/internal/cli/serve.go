@@ -149,8 +149,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
-	away, err := lastingError(ctx, at.Engine)
-	if err != nil {
+	if err := lastingError(ctx, at.Engine, log); err != nil {
 		return err
 	}
 	figures, unmount, err := mount(at, &o)
@@ -175,9 +174,6 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	}
 	figures.server = s
 	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
-	if away != nil {
-		log.Warn("the engine does not answer yet", "error", away)
-	}
 	if profiles != "" {
 		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
 	}
@@ -216,14 +212,17 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 
 // lastingError is what the engine answers if that will stay so, such as for a database
 // that does not exist. An engine that is away may come.
-func lastingError(ctx context.Context, e sema.Engine) (away, lasting error) {
-	within, cancel := context.WithTimeout(ctx, 2*time.Second)
+func lastingError(ctx context.Context, e sema.Engine, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err := look(within, e, "serve", "sema-readyz")
-	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && within.Err() == nil {
-		return nil, err
+	err := look(ctx, e, "serve", "sema-readyz")
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
+		return err
 	}
-	return err, nil
+	if err != nil {
+		log.Warn("the engine does not answer yet", "error", err)
+	}
+	return nil
 }
 
 // withTokens opens the token file for read.

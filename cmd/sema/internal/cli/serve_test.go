@@ -70,14 +70,18 @@ func serve(t *testing.T, args ...string) *served {
 	expect.OK(t, err)
 	expect.OK(t, s.cmd.Start())
 	lines := bufio.NewReader(errs)
-	first, err := lines.ReadString('\n')
-	found := servingAt.FindStringSubmatch(first)
-	if err != nil || found == nil {
-		t.Fatalf("%q, %v", first, err)
+	for s.url == "" {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q, %v", s.said, err)
+		}
+		if found := servingAt.FindStringSubmatch(line); found != nil {
+			s.url = found[1]
+		}
+		s.said += line
 	}
-	s.url = found[1]
+	all := s.said
 	go func() {
-		all := first
 		for {
 			line, err := lines.ReadString('\n')
 			all += line

@@ -31,6 +31,7 @@ type Process struct {
 	killing, gone            atomic.Bool   // the guard kills the command's processes; none is left
 	done                     chan struct{} // closed when read has ended
 	sentinel                 int           // its process id, or 0. It is known after done
+	ending                   bool          // after Close, both of them end at once
 }
 
 // Adopt makes this process the parent of all orphans below it. If a guard is
@@ -252,19 +253,15 @@ func (x *Process) Close() {
 	}
 	x.order(orderDone, 0)
 	_, _ = x.orders.Close(), x.queries.Close() // the second ends the sentinel
-	if !x.stays() {
+	if x.ending = !x.killing.Load() || x.gone.Load() || x.broken.Load(); x.ending {
 		<-x.done // the guard has told the sentinel's process id
 	}
 	_ = x.reports.Close() // this ends read, however long the guard takes
 }
 
-// stays reports whether the guard still kills.
-func (x *Process) stays() bool { return x.killing.Load() && !x.gone.Load() && !x.broken.Load() }
-
 // Wait waits for the ends of guard and sentinel: the first process of a container may not do so.
 func (x *Process) Wait() {
-	if !x.stays() {
-		<-x.done
+	if x != nil && x.ending {
 		await(x.guard)
 		await(x.sentinel)
 		reapAll() // what the guard has left to us

@@ -146,5 +146,5 @@ func (p *Process) look() {
 // Close takes the terminal back.
 func (p *Process) Close() { p.tty.close() }
 
-// Wait waits for nothing: there is no guard.
+// Wait does nothing: there is no guard.
 func (p *Process) Wait() {}
