@@ -368,11 +368,11 @@ func TestManyProcessesWantOneRow(t *testing.T) {
 		all.Go(func() { update(false) })
 	}
 	ready.Wait()
-	waitForLock(t, s, processes/2)
+	waitForLock(t, s, processes/2+1)
 	ready.Add(1)
 	all.Go(func() { update(true) })
 	ready.Wait()
-	waitForLock(t, s, processes/2)
+	waitForLock(t, s, processes/2+1)
 	unlock()
 	all.Wait()
 	logs, err := filepath.Glob(filepath.Join(s.Dir, "data", "log", "*"))

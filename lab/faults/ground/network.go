@@ -187,7 +187,7 @@ func (l Link) step(ctx context.Context, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.Close()) }()
-	s, err := sema.New(at, name, 1, &sema.Options{Lease: 3 * time.Second})
+	s, err := sema.New(at, name, 1, &sema.Options{Lease: time.Second})
 	if err != nil {
 		return err
 	}
