@@ -21,7 +21,7 @@ const releasePatience = 250 * time.Millisecond
 
 // Options is what requests are admitted under.
 type Options struct {
-	Wait   time.Duration // for a permit or a place; 0: as long as the context lasts; or NoWait
+	Wait   time.Duration // in the queue, or for a place; 0: as long as the context lasts; or NoWait. The first answer of the engine is awaited for longer
 	Outage Policy        // what happens when the engine does not answer
 
 	// Told is told when an outage begins and when it is over, unless Outage is Closed. It must not block.

@@ -28,7 +28,7 @@ const moment = 20
 type JobOptions struct {
 	Semaphore *sema.Semaphore
 	Group     *each.Group
-	Wait      time.Duration // for a permit, at most half of what a job's context leaves it; 0: a second
+	Wait      time.Duration // in the queue, at most half of what a job's context leaves it; 0: a second
 	Back      time.Duration // at most, until a job without a permit is tried again; 0: a second
 }
 

@@ -321,14 +321,14 @@ func (e *env) release(all ...*permit) {
 // acquire it is for goroutines of a test.
 func (e *env) turns(rounds int, s *semaphore, look func(*permit), options ...sema.AcquireOption) {
 	e.Helper()
-	for range rounds {
+	for i := range rounds {
 		p, err := s.Acquire(e.ctx(), options...)
 		if err == nil {
 			look(p)
 			err = p.Release()
 		}
 		if err != nil {
-			e.Error(err)
+			e.Errorf("turn %d of %d with %+v: %v", i+1, rounds, options, err)
 			return
 		}
 	}

@@ -57,8 +57,10 @@ func used(t testing.TB, s *sema.Semaphore) int {
 // nothingHeld checks that all of a semaphore is free.
 func nothingHeld(t testing.TB, s *sema.Semaphore) {
 	t.Helper()
-	if n := used(t, s); n != 0 {
-		t.Errorf("%d held", n)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
+	if st.Used != 0 {
+		t.Fatalf("%d of %d are held, by %+v", st.Used, st.Limit, st.Holders)
 	}
 }
 
