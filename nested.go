@@ -43,6 +43,14 @@ func under(ctx context.Context) *permitContext {
 	return x
 }
 
+// PermitFrom is the permit under which a context runs: the innermost whose Context, or Do, ctx comes from. It is nil if there is none.
+func PermitFrom(ctx context.Context) *Permit {
+	if x := under(ctx); x != nil {
+		return x.permit
+	}
+	return nil
+}
+
 // nested fails if a wish can never be granted while the permits are held that ctx comes from.
 func (s *Semaphore) nested(ctx context.Context, w wish) error {
 	first := under(ctx)

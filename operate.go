@@ -141,7 +141,7 @@ func (o *Operator) Pause(ctx context.Context) error {
 	return o.do(ctx, "pause", protocol.Request{Kind: protocol.Pause})
 }
 
-// Unpause ends what Pause began, and serves the waiters. It fails with ErrNotFound
+// Unpause ends what Pause began, and a cooldown (see Permit.RetryAfter), and serves the waiters. It fails with ErrNotFound
 // when there is no such semaphore.
 func (o *Operator) Unpause(ctx context.Context) error {
 	return o.do(ctx, "unpause", protocol.Request{Kind: protocol.Unpause})

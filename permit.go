@@ -167,6 +167,22 @@ func (p *Permit) Renew(ctx context.Context) error {
 	return p.Err()
 }
 
+// RetryAfter tells all processes what whoever the permit is for has said: nobody is to begin before d has passed. A vendor does
+// so by the status 429 and a Retry-After, for example. Until then the semaphore grants no permit, and its waiters keep their
+// places; the permits that are held stay. It only extends what was said before, and ends by itself, or when an operator
+// unpauses. d is ten minutes at the most; 0 or less changes nothing. RetryAfter does not wait: it is sent in the background,
+// before a Release that follows, and again until the engine has it.
+func (p *Permit) RetryAfter(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	l := &p.h.sem.loop
+	l.Lock()
+	now := l.Now()
+	l.Machine.Cool(now, min(d, engine.MaxCooldown), &p.h.Acquisition)
+	l.Start(now)
+}
+
 // Release gives the permit back and hands it to the next waiter: within this
 // process, while no other client waits, and else through the engine; see also
 // Options.Keep. It does not depend on any context. It returns nil when the permit was held until now; an

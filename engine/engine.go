@@ -53,6 +53,8 @@ type State struct {
 	Holders []Holder
 	Waiters []Waiter // in the order they will be served; with keys, key by key
 
+	Cooldown *Cooldown // nil: there is none
+
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
 	Pools []PoolState // by name
@@ -72,6 +74,15 @@ type Turn struct {
 	Key   Key    `json:"key"`
 	Pools string `json:"pools,omitempty"` // names, see Pools.Names
 	Lag   int64  `json:"lag,omitempty"`   // virtual time that has passed among the keys beside it since
+}
+
+// MaxCooldown is how long a cooldown lasts at the most.
+const MaxCooldown = 10 * time.Minute
+
+// Cooldown stops all grants for a while: whoever the permits are for has asked for that, with a 429 for example.
+type Cooldown struct {
+	Left time.Duration `json:"left"`
+	By   Client        `json:"by"` // who said so last
 }
 
 // KeyState is one of the keys that share a semaphore.

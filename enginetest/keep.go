@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 	"sema/internal/protocol"
@@ -134,6 +135,29 @@ var keepTests = []test{
 		e.until(func() bool { return p.Deadline().After(before) })
 		e.release(p)
 		e.ok(e.operator().Unpause(e.ctx()))
+	}},
+	{name: "a cooldown stops all grants, and ends by itself", run: func(e *env) {
+		s, operator := e.sem(2, kept), e.operator()
+		p, other := e.acquire(s, 1, sema.Label("the one")), e.acquire(s, 1)
+		p.RetryAfter(time.Hour)
+		p.RetryAfter(time.Second) // shortens nothing
+		other.RetryAfter(0)
+		e.release(other)
+		e.until(func() bool { return e.state(s).Cooldown != nil })
+		if c := e.state(s).Cooldown; c.By.Label != "the one" || c.Left > engine.MaxCooldown || c.Left < engine.MaxCooldown-time.Minute {
+			e.Errorf("%+v", c)
+		}
+		w := e.queue(s, 1)
+		e.waits(w)
+		e.busy(s)
+		e.ok(operator.Unpause(e.ctx()))
+		next := e.permit(w)
+		next.RetryAfter(100 * time.Millisecond)
+		e.release(next, p) // nobody holds any
+		e.release(e.acquire(s, 2))
+		if c := e.state(s).Cooldown; c != nil {
+			e.Errorf("granted, and %+v", c)
+		}
 	}},
 	{name: "a pause outlives idleness", run: func(e *env) {
 		operator := e.operator()

@@ -46,6 +46,7 @@ var onceTests = []test{
 		}{
 			{protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Limit == 10 }},
 			{protocol.Request{Kind: protocol.Pause}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return !st.Paused }},
+			{protocol.Request{Kind: protocol.Cooldown, Lease: time.Minute}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return st.Cooldown == nil }},
 			{protocol.Request{Kind: protocol.UnsetLimit}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Pinned }},
 		} {
 			call := protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{act.request}}

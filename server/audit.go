@@ -54,7 +54,7 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c protocol.Call
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		switch q.Kind {
-		case protocol.Ask, protocol.Renew, protocol.Report:
+		case protocol.Ask, protocol.Renew, protocol.Report, protocol.Cooldown:
 			continue
 		case protocol.SetLimit:
 			if q.Auto != nil { // a controller's limit, see auditAdapted

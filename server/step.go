@@ -223,7 +223,7 @@ func shorten(text string) string { return text[:min(len(text), 60)] }
 
 func requiredRight(q *protocol.Request) string {
 	switch q.Kind {
-	case protocol.Ask, protocol.Renew, protocol.Release, protocol.Report:
+	case protocol.Ask, protocol.Renew, protocol.Release, protocol.Report, protocol.Cooldown:
 		return rights.Use
 	case protocol.SetLimit:
 		if q.Auto != nil { // holders may adapt a limit that no operator has pinned
@@ -238,7 +238,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c protocol.Call
 	var several map[int][]engine.ID // of the requests whose permit may have several ids
 	for i := range c.Requests {
 		q := &c.Requests[i]
-		if q.Kind < protocol.Ask || q.Kind > protocol.Report {
+		if q.Kind < protocol.Ask || q.Kind > protocol.Cooldown {
 			return protocol.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
 		if !rights.May(*who, requiredRight(q)) {

@@ -101,8 +101,8 @@ func (s *step) carryOut(rec record) protocol.Reply {
 		}
 	}
 	next, waits := l.ledger.Head()
-	sooner, _ := l.ledger.NextEnd()
-	if waits && (next != head || held && sooner < end || grantsAny(rec, reply)) {
+	sooner, ends := l.ledger.NextEnd()
+	if waits && (next != head || ends && (!held || sooner < end) || grantsAny(rec, reply)) {
 		s.look[l.ledger.Via(next)] = true
 	}
 	return reply

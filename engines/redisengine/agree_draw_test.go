@@ -121,6 +121,10 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		}
 		return r
 	}
+	if kind == protocol.Unpause && one(t, 3, "cools") {
+		who := describer(rapid.IntRange(0, 9).Draw(t, "who"))
+		return protocol.Request{Kind: protocol.Cooldown, Who: &who, Lease: time.Duration(rapid.Int64Range(-1, 700_000_000).Draw(t, "cooldown")) * time.Microsecond}
+	}
 	if kind == protocol.SetLimit && one(t, 2, "auto") {
 		r.Auto = &engine.Auto{Min: 1, Max: rapid.IntRange(1, 1<<31-1).Draw(t, "max"), Bad: rapid.IntRange(0, 1000).Draw(t, "bad")}
 		return r

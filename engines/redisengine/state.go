@@ -217,7 +217,7 @@ func permits(found []string) (ids []string) {
 
 // decodeState reads the answer of state.lua.
 func decodeState(v []any) (*reading, error) {
-	if len(v) != 10 {
+	if len(v) != 11 {
 		return nil, errShort
 	}
 	now, flags := integer(v[0]), integer(v[2])
@@ -228,6 +228,10 @@ func decodeState(v []any) (*reading, error) {
 	}
 	if auto, _ := v[9].(string); auto != "" {
 		r.auto = decodeAuto(now, auto)
+	}
+	if cooldown, _ := v[10].(string); len(cooldown) >= 8 {
+		r.Cooldown = int64(numberAt(cooldown))
+		_ = json.Unmarshal([]byte(cooldown[8:]), &r.CooledBy)
 	}
 	ids, _ := v[5].([]any)
 	values, _ := v[6].([]any)

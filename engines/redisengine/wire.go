@@ -147,12 +147,16 @@ func (w *words) encode(c protocol.Call, keep time.Duration) []any {
 			}
 		}
 		if t.kind == askPooled || t.kind == setPools {
-			w.buf = append(binary.LittleEndian.AppendUint32(w.buf, uint32(len(t.pools))), t.pools...)
+			w.buf = appendText(w.buf, string(t.pools))
 		}
 		for i := range n {
 			switch r := &rest[i]; {
 			case t.kind == protocol.SetKey || t.kind == protocol.UnsetKey:
 				w.buf = appendName(w.buf, string(r.Key))
+			case t.kind == protocol.Cooldown && r.Who != nil:
+				w.buf = appendClient(w.buf, r.Who)
+			case t.kind == protocol.Cooldown:
+				w.buf = appendText(w.buf, w.who)
 			case t.kind == protocol.Report:
 				w.buf = appendTotals(w.buf, r.Totals)
 			case t.kind == protocol.SetLimit && r.Auto != nil:
@@ -222,8 +226,11 @@ func appendName(b []byte, name string) []byte { return append(append(b, byte(len
 // appendClient appends the length of a description, and the description.
 func appendClient(b []byte, c *engine.Client) []byte {
 	text, _ := json.Marshal(c) // strings and numbers
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
-	return append(b, text...)
+	return appendText(b, string(text))
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(text))), text...)
 }
 
 func appendRun(b []byte, t terms, n int) []byte {

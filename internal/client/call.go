@@ -62,11 +62,11 @@ func (m *Machine) Next(now time.Duration) (protocol.Call, bool) {
 	if m.claims.moved && !m.keeping.may {
 		m.sender.takeMoved(now)
 	}
-	m.sender.takeOrders()
+	m.sender.takeOrders(now)
 	m.sender.takeDue(now)
 	m.sender.takeFresh(now)
 	if len(f.requests) == 0 { // dropping claims that nobody wants has queued their releases
-		m.sender.takeOrders()
+		m.sender.takeOrders(now)
 	}
 	if len(f.requests) == 0 {
 		return protocol.Call{}, false
@@ -148,10 +148,13 @@ func (s *sender) takeMoved(now time.Duration) {
 	}
 }
 
-func (s *sender) takeOrders() {
+func (s *sender) takeOrders(now time.Duration) {
 	n := 0
 	for ; n < len(s.orders) && !s.full(); n++ {
-		if o := s.orders[n]; (!o.told || o.owed) && !s.obsolete(o) {
+		if o := s.orders[n]; (!o.told || o.owed) && !s.obsolete(now, o) {
+			if o.until > 0 {
+				o.other.Lease = o.until - now
+			}
 			s.request(item{order: o}, o.request())
 		}
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ type Order struct {
 	other    *protocol.Request
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
+	until    time.Duration // of a cooldown: when that ends
 	owed     bool          // it is repeated until it is answered
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
@@ -62,6 +64,20 @@ func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 	}
 }
 
+// Cool asks for a cooldown: the engine grants nobody a permit for d from now on. Until it has that, no permit that is released
+// here is passed on or kept either. Whoever has the permit a says so.
+func (m *Machine) Cool(now, d time.Duration, a *Acquisition) {
+	m.keeping.recall()
+	s := &m.sender
+	if i := slices.IndexFunc(s.orders, func(o *Order) bool { return o.until > 0 }); i >= 0 { // many may hear of it at once
+		s.orders[i].until = max(s.orders[i].until, now+d)
+		return
+	}
+	who := m.cfg.Self
+	who.Label = cmp.Or(a.Label, who.Label)
+	s.orders = append(s.orders, &Order{other: &protocol.Request{Kind: protocol.Cooldown, Who: &who}, came: now, until: now + d, owed: true, told: true})
+}
+
 // Abandon says that nobody waits for an order's answer any more. The release of an
 // acquisition is repeated all the same, until it is answered. Any other order is dropped if it
 // still waits to be sent. The order may be nil.
@@ -85,11 +101,11 @@ func (s *sender) giveBack(c *claim) {
 // matters reports whether somebody waits for an order's answer, or for what it may give back.
 func (o *Order) matters() bool { return !o.told || o.owed }
 
-// obsolete reports whether a release that nobody waits for would take away what a
+// obsolete reports whether a cooldown has ended, or a release that nobody waits for would take away what a
 // caller has asked for again since, under the same id.
-func (s *sender) obsolete(o *Order) bool {
+func (s *sender) obsolete(now time.Duration, o *Order) bool {
 	b, releases := o.releases()
-	return o.told && releases && s.claims.find(b.id) != nil
+	return o.until > 0 && now >= o.until || o.told && releases && s.claims.find(b.id) != nil
 }
 
 // orderAnswered takes in the answer to an order.

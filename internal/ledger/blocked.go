@@ -87,7 +87,7 @@ func (l *Ledger) fits(d *demand) bool {
 			return false
 		}
 	}
-	return !l.paused && d.weight <= l.free() && l.poolsFit(d.takes)
+	return !l.halted() && d.weight <= l.free() && l.poolsFit(d.takes)
 }
 
 func (l *Ledger) poolsFit(takes engine.Pools) bool {

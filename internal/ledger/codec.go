@@ -23,7 +23,12 @@ func (s *Snapshot) Code(c *pack.Coder) {
 	codeForm(c)
 	pack.Int(c, &s.Token)
 	pack.Int(c, &s.Limit)
-	c.Bits(&s.Pinned, &s.Paused, &s.Unfinished, &s.Keyed)
+	cools := s.Cooldown != 0 || s.CooledBy != engine.Client{}
+	c.Bits(&s.Pinned, &s.Paused, &s.Unfinished, &s.Keyed, &cools)
+	if cools {
+		pack.From(c, &s.Cooldown, s.Token)
+		c.Who(&s.CooledBy)
+	}
 	pack.From(c, &s.Keep, s.Token)
 	pack.From(c, &s.Alarm, s.Token)
 	c.ID(&s.Watcher)

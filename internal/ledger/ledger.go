@@ -64,6 +64,9 @@ type Ledger struct {
 	token  int64 // the last one given
 	keep   int64 // until when the limit is remembered without use
 
+	cooldown int64         // nobody is granted a permit before; 0: there is none
+	cooledBy engine.Client // who said so
+
 	holders map[engine.ID]*holder
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
@@ -234,7 +237,10 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 	case protocol.Pause:
 		return l.mark(now, &l.paused, true)
 	case protocol.Unpause:
+		l.cooldown = 0
 		return l.mark(now, &l.paused, false)
+	case protocol.Cooldown:
+		return l.cool(now, cmp.Or(r.Who, who), r.Lease)
 	case protocol.SetKey, protocol.UnsetKey:
 		return l.setKey(now, r)
 	case protocol.Report:
@@ -354,6 +360,22 @@ func (l *Ledger) mark(now int64, flag *bool, on bool) protocol.Answer {
 	return protocol.Answer{Status: protocol.Done}
 }
 
+// cool stops all grants for a while. A cooldown only becomes longer, and ends by itself.
+func (l *Ledger) cool(now int64, by *engine.Client, lasts time.Duration) protocol.Answer {
+	if l.limit == 0 {
+		return protocol.Answer{Status: protocol.Gone}
+	}
+	lasts = min(lasts, engine.MaxCooldown)
+	if end := now + lasts.Microseconds(); end > max(now, l.cooldown) {
+		l.cooldown, l.cooledBy = end, *by
+		l.remember(now, lasts)
+	}
+	return protocol.Answer{Status: protocol.Done}
+}
+
+// halted reports whether all grants are stopped: by an operator, or for a while.
+func (l *Ledger) halted() bool { return l.paused || l.cooldown > 0 }
+
 // remove forgets a semaphore that nobody uses.
 func (l *Ledger) remove() protocol.Answer {
 	switch {
@@ -362,7 +384,7 @@ func (l *Ledger) remove() protocol.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return protocol.Answer{Status: protocol.InUse}
 	}
-	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, tree{on: l.keys.on}
+	l.limit, l.pinned, l.paused, l.cooldown, l.keep, l.token, l.keys = 0, false, false, 0, 0, 0, tree{on: l.keys.on}
 	clear(l.keepers)
 	return protocol.Answer{Status: protocol.Done}
 }
@@ -450,6 +472,9 @@ func (l *Ledger) remember(now int64, lease time.Duration) {
 // the tickets of those who fell silent.
 func (l *Ledger) expire(now int64) {
 	l.behind = false
+	if l.cooldown <= now {
+		l.cooldown = 0
+	}
 	if l.MostEnds > 0 && now < l.keep {
 		l.expireSome(now)
 		return
@@ -487,12 +512,13 @@ func (l *Ledger) expireSome(now int64) {
 	}
 }
 
-// NextEnd is when the first lease ends; ok is false without any.
+// NextEnd is when something ends that may keep tickets waiting: the first lease, or a cooldown; ok is false without any.
 func (l *Ledger) NextEnd() (end int64, ok bool) {
-	if len(l.ends) == 0 {
-		return 0, false
+	end = l.cooldown
+	if len(l.ends) > 0 && (end == 0 || l.ends[0].end < end) {
+		end = l.ends[0].end
 	}
-	return l.ends[0].end, true
+	return end, end > 0
 }
 
 func (h *holder) answer(now int64) protocol.Answer {
@@ -541,6 +567,9 @@ func (l *Ledger) State(now int64) engine.State {
 				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: engine.Key(t.key.name), Takes: t.takes,
 			})
 		}
+	}
+	if l.cooldown > 0 {
+		s.Cooldown = &engine.Cooldown{Left: micros(l.cooldown - now), By: l.cooledBy}
 	}
 	s.Keys, s.Turns, s.Pools = l.keyStates(now), l.turns(), l.poolStates(now)
 	if a := l.auto; l.limit > 0 && a.End > now {

@@ -37,7 +37,7 @@ const (
 // told is dropped; if its client lives, it asks again and is back in its place.
 func (l *Ledger) grant(now, upTo int64) {
 	l.sweep()
-	for !l.paused {
+	for !l.halted() {
 		t, is := l.next(now, upTo)
 		if t == nil {
 			return

@@ -17,6 +17,8 @@ type Snapshot struct {
 	Paused     bool
 	Token      int64
 	Keep       int64
+	Cooldown   int64         // its end; 0: there is none
+	CooledBy   engine.Client // who said so
 	Alarm      int64
 	Watcher    engine.ID
 	Unfinished bool // see Ledger.Unfinished
@@ -80,7 +82,7 @@ type Keeper struct {
 
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
-	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
+	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Cooldown: l.cooldown, CooledBy: l.cooledBy, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		r := h.record()
@@ -128,7 +130,7 @@ func (l *Ledger) Save() Snapshot {
 // wait: it depends on both.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
-		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
+		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, cooldown: s.Cooldown, cooledBy: s.CooledBy, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	recorded := l.loadKeys(&s)

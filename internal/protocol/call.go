@@ -73,6 +73,10 @@ const (
 	// replaces the one before, so a lost, late or doubled one does no lasting harm.
 	// The engine forgets a session's reports a minute after the last one.
 	Report
+
+	// Cooldown stops all grants for Lease, engine.MaxCooldown at the most: whoever the permits are for has asked for that.
+	// A cooldown that ends later stays as it is. Unpause ends it. State names Who.
+	Cooldown
 )
 
 // Request is one operation of a call.
@@ -90,7 +94,7 @@ type Request struct {
 	Cap   int          // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
 	Share int          // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
 
-	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
+	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it. Cooldown: how long it lasts
 
 	// Of an Ask.
 	Ticket   time.Duration // life of the ticket from this step on; at most half a minute more than Lease. 0: the life of its process (see Lasting)
@@ -105,7 +109,7 @@ type Request struct {
 	Detached bool          // outlives the process: only the lease ends it
 
 	// Who, if not nil, describes the holder in State in place of the session's Client,
-	// until another Ask changes it. Under an ID whose Client belongs to no session, Who
+	// until another Ask changes it; of a Cooldown, who said so. Under an ID whose Client belongs to no session, Who
 	// makes the permit a named one: several sessions may ask for it, and all get the
 	// same ticket or permit. Another weight is another ID, and so another permit.
 	//
@@ -140,12 +144,12 @@ type Request struct {
 	Totals *Totals // Report: of this session
 }
 
-// Acts reports whether the request changes a setting: the limit, the pause, the rule of a
+// Acts reports whether the request changes a setting: the limit, the pause, a cooldown, the rule of a
 // key. A late copy of such a request could undo a later change by another operator. A
 // controller's request does not count, because its next decision corrects the limit.
 func (r *Request) Acts() bool {
 	switch r.Kind {
-	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
+	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey, Cooldown:
 		return r.Auto == nil
 	}
 	return false

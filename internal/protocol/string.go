@@ -5,7 +5,7 @@ import "sema/internal/enum"
 var (
 	kindWords = []string{
 		Ask: "ask", Renew: "renew", Release: "release", Revoke: "revoke", SetLimit: "set limit", UnsetLimit: "unset limit",
-		Remove: "remove", Pause: "pause", Unpause: "unpause", SetKey: "set key", UnsetKey: "unset key", Report: "report",
+		Remove: "remove", Pause: "pause", Unpause: "unpause", SetKey: "set key", UnsetKey: "unset key", Report: "report", Cooldown: "cooldown",
 	}
 	statusWords = []string{
 		Granted: "granted", Queued: "queued", Refused: "refused", Gone: "gone", Revoked: "revoked", TooHeavy: "too heavy",

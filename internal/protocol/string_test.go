@@ -13,7 +13,7 @@ func TestEnumsHaveWords(t *testing.T) {
 		{Kind(0), "Kind(0)"},
 		{Ask, "ask"}, {Renew, "renew"}, {Release, "release"}, {Revoke, "revoke"}, {SetLimit, "set limit"},
 		{UnsetLimit, "unset limit"}, {Remove, "remove"}, {Pause, "pause"}, {Unpause, "unpause"},
-		{SetKey, "set key"}, {UnsetKey, "unset key"}, {Report, "report"}, {Report + 1, "Kind(13)"}, {Kind(255), "Kind(255)"},
+		{SetKey, "set key"}, {UnsetKey, "unset key"}, {Report, "report"}, {Cooldown, "cooldown"}, {Cooldown + 1, "Kind(14)"}, {Kind(255), "Kind(255)"},
 		{Status(0), "Status(0)"},
 		{Granted, "granted"}, {Queued, "queued"}, {Refused, "refused"}, {Gone, "gone"}, {Revoked, "revoked"},
 		{TooHeavy, "too heavy"}, {LimitDiffers, "limit differs"}, {Done, "done"}, {InUse, "in use"},

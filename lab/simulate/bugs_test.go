@@ -7,7 +7,7 @@ var planted = []struct {
 	what, file, old, new string
 	seldom               bool
 }{
-	{"grants one more than the limit", blockedFile, "return !l.paused && d.weight <= l.free()", "return !l.paused && d.weight <= l.free()+1", false},
+	{"grants one more than the limit", blockedFile, "return !l.halted() && d.weight <= l.free()", "return !l.halted() && d.weight <= l.free()+1", false},
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn protocol.Answer{Status: protocol.Gone}\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, &engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", false},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++", false},
 	{"a grant is not told", serveFile, "n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
@@ -36,7 +36,10 @@ var planted = []struct {
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && !l.stopped() && !l.limited {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
 	{"a key over its cap keeps nobody from passing on", ledgerKeepFile, "l.keys.over > 0 || ", "", false},
-	{"a pause grants all the same", serveFile, "for !l.paused {", "for {", false},
+	{"a pause grants all the same", serveFile, "for !l.halted() {", "for {", false},
+	{"a cooldown becomes shorter", ledgerFile, "end > max(now, l.cooldown)", "end > now", false},
+	{"nobody is told of the end of a cooldown", ledgerFile, "\tend = l.cooldown\n", "\tend = 0\n", false},
+	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.limit == 0 || l.halted()", "l.limit == 0 || l.paused", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.keeping.allow(reply.Keep, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.may && now < k.until && !k.closed", "k.may && !k.closed", true},
 	{"a passed permit keeps its token", keepFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},

@@ -51,6 +51,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	if w.server.paused > 0 && used > before.used {
 		w.fail("pause: the server has granted during a pause")
 	}
+	k.cooldown(before, c)
 	err := w.server.ledger.sound()
 	if room := w.server.ledger.Room(); err == nil && len(reply.Answers) > 0 && reply.Room != room {
 		err = fmt.Errorf("%s is told that there is room beside those that wait: %v, and it is %v", c.Requests[0].ID.Client, reply.Room, room)
@@ -165,13 +166,38 @@ func (k *checker) missesSteps() {
 	}
 }
 
+// cooldown looks whether nobody is granted anything during a cooldown, which only becomes longer.
+func (k *checker) cooldown(before *view, c protocol.Call) {
+	s := k.w.server
+	l, now := s.ledger, s.now()
+	ends := slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Unpause })
+	switch {
+	case before.Cooldown > now && !ends && l.used > before.used:
+		k.w.fail("cooldown: the server has granted %v before its end", micros(before.Cooldown-now))
+	case before.Cooldown > now && !ends && l.Limit > 0 && l.Cooldown < before.Cooldown:
+		k.w.fail("cooldown: it has become %v shorter", micros(before.Cooldown-l.Cooldown))
+	case l.Cooldown <= now:
+		s.cooled = 0
+	case s.cooled == 0:
+		s.cooled = k.w.now
+	}
+}
+
+// halted is since when all grants are stopped; 0: they are not.
+func (k *checker) halted() int64 {
+	if s := k.w.server; s.paused == 0 && s.ledger.Cooldown > s.now() {
+		return s.cooled
+	}
+	return k.w.server.paused
+}
+
 // handedOn looks whether a step has left free weight beside a ticket: none does,
 // but for a late copy of a call, and one that has done so much that it has somebody
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
 func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[string]*protocol.Notification) {
 	l := k.w.server.ledger
 	head, waits := l.Ready()
-	if !waits || l.Paused || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
+	if !waits || l.Paused || l.Cooldown > k.w.server.now() || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
 	for client, n := range news { // beside pools it may be another one that goes on, with a ticket that was looked at before
@@ -301,7 +327,7 @@ func (k *checker) tokens(c *caller) {
 func (k *checker) passed(c *caller) {
 	w, n, id := k.w, c.n, c.Acquisition.ID()
 	contact := n.plan.lease/6 + k.messages()
-	if since := w.server.paused; since > 0 && w.now-since > contact {
+	if since := k.halted(); since > 0 && w.now-since > contact {
 		w.fail("pause: %v is passed on %v after it", id, micros(w.now-since))
 	}
 	for _, name := range path(c.Key) {
@@ -572,7 +598,7 @@ func (k *checker) waits() {
 	k.audited()
 	k.counted()
 	limit, used := w.server.ledger.Limit, w.server.ledger.used
-	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
+	if w.server.down || w.server.refuse != nil || k.halted() > 0 {
 		clear(k.idle)
 		return
 	}

@@ -152,6 +152,8 @@ func (w *sharing) request(limit int, caps engine.Caps) protocol.Request {
 		return protocol.Request{Kind: kind, Target: protocol.Target{Key: engine.Key(w.pick(w.paths))}, Cap: w.rng.IntN(6), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
 	case n < 37 && w.rng.IntN(4) == 0:
 		return protocol.Request{Kind: protocol.Pause}
+	case n < 37 && w.rng.IntN(4) == 0:
+		return protocol.Request{Kind: protocol.Cooldown, Lease: w.life()}
 	case n < 37:
 		return protocol.Request{Kind: protocol.Unpause}
 	default:
@@ -261,7 +263,7 @@ func (w *sharing) sums() {
 // seen that it blocks its first ticket.
 func (w *sharing) conserves(told bool) {
 	w.t.Helper()
-	if next, ok := w.l.Ready(); ok && !told && !w.l.Paused {
+	if next, ok := w.l.Ready(); ok && !told && !w.l.Paused && w.l.Cooldown <= w.now {
 		w.t.Fatalf("%v waits for nothing, and %d of %d is held", next, w.l.used, w.l.Limit)
 	}
 }

@@ -415,6 +415,18 @@ func (n *node) letGo(c *caller) {
 	n.done(c)
 }
 
+// retryAfter has a holder say that nobody is to begin for a while.
+func (n *node) retryAfter(c *caller, us int64) {
+	if !c.held {
+		return
+	}
+	if n.w.tracing {
+		n.w.trace("%s: %v says that nobody is to begin for %v", n.client, c.Acquisition.ID(), micros(us))
+	}
+	n.machine.Cool(n.clock(), micros(us), &c.Acquisition)
+	n.pump()
+}
+
 // crash ends the process, and starts it again after a while.
 func (n *node) crash() {
 	w := n.w

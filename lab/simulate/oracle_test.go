@@ -18,15 +18,16 @@ import (
 // A ledger does not look at all keys when the caps of all keys fall, or when something is kept free. So
 // the oracle knows how each key was last seen, too.
 type oracle struct {
-	limit   int
-	caps    engine.Caps
-	pools   map[string]int
-	other   bool // the caps have changed
-	rules   map[string]rule
-	paused  bool
-	waiting []*wish
-	held    []*wish
-	above   map[string]bool // keys that callers of others below them have asked for
+	limit    int
+	caps     engine.Caps
+	pools    map[string]int
+	other    bool // the caps have changed
+	rules    map[string]rule
+	paused   bool
+	cooldown int64 // until when nobody is served
+	waiting  []*wish
+	held     []*wish
+	above    map[string]bool // keys that callers of others below them have asked for
 
 	seen  map[string]sight // how a key was seen when it was found full, or not
 	seats map[place]seat   // of the keys that wait
@@ -95,6 +96,9 @@ func lineOf(key string) (line []string) {
 func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grants []engine.ID) {
 	o.changed()
 	o.turns = 32
+	if o.cooldown <= now {
+		o.cooldown = 0
+	}
 	for _, w := range slices.Clone(o.held) {
 		if w.end <= now {
 			o.giveBack(w)
@@ -130,6 +134,11 @@ func (o *oracle) step(now int64, r *protocol.Request) (is protocol.Status, grant
 		o.other = true
 	case protocol.Pause, protocol.Unpause:
 		o.paused = r.Kind == protocol.Pause
+		if !o.paused {
+			o.cooldown = 0
+		}
+	case protocol.Cooldown:
+		o.cooldown = max(o.cooldown, now+r.Lease.Microseconds())
 	}
 	grants = append(grants, o.grant(now, 1<<62)...)
 	o.endPass()
@@ -270,13 +279,15 @@ func (o *oracle) left(w *wish) bool {
 	return true
 }
 
+func (o *oracle) halted() bool { return o.paused || o.cooldown > 0 }
+
 // grant hands out free weight, to those who came no later than a time.
 func (o *oracle) grant(now, upTo int64) (grants []engine.ID) {
 	if o.other {
 		o.lookAtFull()
 		o.other = false
 	}
-	for !o.paused {
+	for !o.halted() {
 		w, drop := o.next(now, upTo)
 		if w == nil || o.turns <= 0 {
 			return grants
@@ -605,7 +616,7 @@ func (o *oracle) blocks(key string, first *wish, by sight) bool {
 }
 
 func (o *oracle) fits(w *wish) bool {
-	return !o.paused && len(o.shortPools(w)) == 0 && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key)-o.round.kept[key] })
+	return !o.halted() && len(o.shortPools(w)) == 0 && !slices.ContainsFunc(w.line, func(key string) bool { return w.id.Weight > o.cap(key)-o.holds(key)-o.round.kept[key] })
 }
 
 func (o *oracle) tooHeavy(w *wish) bool {

@@ -33,6 +33,7 @@ type plan struct {
 	refusals                 int64
 	limits, revokes, unsets  int64
 	stops, lostSubscriptions int64
+	cools                    int64 // two words of a holder that nobody is to begin for a while
 	failovers                int64 // if any, grants count only when the replica has them
 	lag                      int   // rate of steps that are late at the replica
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
@@ -166,6 +167,9 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
 	p.drawReports(lease)
 	p.stops, p.lostSubscriptions = maybe(8, lease), maybe(8, 2*lease)
+	if seed%6 == 5 {
+		p.cools = lease
+	}
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
 	if p.watched {
 		p.lostSubscriptions, p.steps = 0, 0

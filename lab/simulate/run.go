@@ -224,6 +224,11 @@ func (w *world) faults() {
 		s.operate(protocol.Request{Kind: protocol.Pause})
 		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(protocol.Request{Kind: protocol.Unpause}) })
 	})
+	w.every(w.cools, func() {
+		if n := some(); n.alive && !n.paused && len(n.callers) > 0 {
+			n.retryAfter(n.callers[w.rng.IntN(len(n.callers))], w.between(millisecond, n.plan.lease))
+		}
+	})
 	w.every(w.unsets, func() {
 		s.operate(protocol.Request{Kind: protocol.UnsetLimit})
 		s.operate(protocol.Request{Kind: protocol.Remove})

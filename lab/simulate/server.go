@@ -18,6 +18,7 @@ type server struct {
 	down   bool
 	acts   uint64          // of operators
 	paused int64           // since when an operator has stopped all grants; 0: not
+	cooled int64           // since when a cooldown has; 0: none was there at the last step
 	refuse *engine.Error   // what it answers instead of a step
 	reach  map[string]bool // the clients that its notifications reach
 
@@ -37,7 +38,7 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
-	s.paused, s.judge, s.w.check.reports = 0, judge{}, nil
+	s.paused, s.cooled, s.judge, s.w.check.reports = 0, 0, judge{}, nil
 	s.forgotten = maps.Clone(s.fenced)
 	s.ledger = newBook(&ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched})
 }

@@ -17,12 +17,12 @@ else
   raw = redis.pcall('HGET', KEYS[1], '')
   if raw and type(raw) ~= 'string' then return raw end
 end
-local _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = nil, 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''
+local _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher, behind = nil, 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, '', 0
 if raw then
   if string.sub(raw, 1, 4) ~= MARK then
     return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw, redis.call('HGET', KEYS[1], 'release') or '?'))
   end
-  _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
+  _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher, behind = struct.unpack(STATE, raw)
 end
 
 -- A call is late if its client has fenced it off. fenced is the end of the last

@@ -16,14 +16,14 @@ if not raw then
   if ttl > 0 then fenced = now + ttl * 1000 end
 end
 
-if flags >= 8 and not KEYS[8] then return redis.error_reply(string.format(HAS_KEYS, KEYS[1])) end
+if flags % 16 >= 8 and not KEYS[8] then return redis.error_reply(string.format(HAS_KEYS, KEYS[1])) end
 local R = rules()
 -- The field '' is the semaphore itself. In known it is marked as no permit, because a
 -- foreign program may have added a member '' to a zset.
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
-  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
+  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, cooldown = math.huge, watcher = watcher,
   caller = caller, now = now, budget = MAX_BUDGET, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
   joins = {}, leaves = {}, new_lines = {}, foreign = {},
@@ -33,7 +33,11 @@ local s = {
 s.only.of = s.only
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
-if flags >= 8 then
+if flags >= 32 then
+  local ends = struct.unpack(COOLDOWN, raw, behind)
+  if ends > now then s.cooldown, s.cooled_by = ends, string.sub(raw, behind + 8) end
+end
+if flags % 16 >= 8 then
   R.read_keys(s)
   s.keys = {}
   for id, value in pairs(s.known) do
@@ -52,7 +56,7 @@ if flags >= 8 then
 end
 
 if raw then R.expire(s) end
-local rules_of = {'ask', 'renew', 'release', 'revoke', 'set_limit', 'mark', 'remove', 'mark', 'mark', 'set_key', 'set_key', 'report'} -- by kind
+local rules_of = {'ask', 'renew', 'release', 'revoke', 'set_limit', 'mark', 'remove', 'mark', 'mark', 'set_key', 'set_key', 'report', 'cool'} -- by kind
 local at, ids_at = start, 3
 while at <= #call do
   local kind, run_flags, n, q = nil, nil, nil, {}
@@ -86,6 +90,8 @@ while at <= #call do
       q.key, at = struct.unpack(KEY_NAME, call, at)
     elseif kind == REPORT_KIND then
       q.good, q.bad, q.waited, at = struct.unpack(TOTALS, call, at)
+    elseif kind == COOL then
+      q.who, at = struct.unpack(NAMED, call, at)
     elseif auto then
       q.auto, at = struct.unpack(AUTO, call, at)
     end
@@ -119,8 +125,8 @@ if not s.only then room = R.none_runnable(s) end
 R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0)
-  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0) + (s.cooldown < math.huge and 32 or 0)
+  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher) .. (bits >= 32 and struct.pack(COOLDOWN, s.cooldown) .. s.cooled_by or '')
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
   if not s.only then

@@ -75,9 +75,13 @@ local KEEPER = 'This member keeps the key, and is long so that the key is no lis
 --   d   queued: tickets
 --   d   keepers: until when the key keepers lives
 --   d   keeps: when the last KEPT ends, or later
---   B   flags: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 a pool or a key is over what it may hold
+--   B   flags: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 a pool or a key is over what it may hold,
+--       32 a COOLDOWN follows
 --   s   watcher: the id of a ticket
 local STATE = '<c4ddddddddddBs'
+
+-- COOLDOWN, behind the watcher: its end. Then, to the end, the description of who said so.
+local COOLDOWN = '<d'
 
 -- PERMIT, of a key with a name with 'H' or 'R', and its target and a zero behind it:
 --   c1  'h' held, 'r' revoked
@@ -164,7 +168,7 @@ local RUN = '<BBI4I4I4dd'
 local ASKED = '<dI4'     -- of each ask: time waited, callers behind it in its process
 local KEY_NAME = '<Bc0'  -- of each ask with a key: the key, and what it takes
 local CAPS = '<I4I4I4'   -- of a run of asks with keys, by depth
-local NAMED = '<I4c0'    -- of each ask for a named permit: the description of the caller; and of a run: the pools
+local NAMED = '<I4c0'    -- of each ask for a named permit: the description of the caller; of each cooldown: that of who says so; and of a run: the pools
 local TOKEN = '<d'       -- of each request, if flagged: the last token that the client knows of
 
 -- HEAD; then the caps of keys, and the size of the text of pools and the text
@@ -181,7 +185,7 @@ local SERVE, DROP, REFUSE, BLOCKED_BY_KEY, BLOCKED_BY_LIMIT, BLOCKED_BY_POOL = 1
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
 -- 128 another client's or, of asks, named.
-local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND, COOL = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local ASK_KEYED = 100 -- an ask with a key: the caps of keys follow RUN, the key follows each ask
 local SET_CAPS = 105 -- SET_LIMIT with caps of keys: they follow RUN, each 1 more than it is, or 0 to leave it unchanged
 local ASK_POOLED, SET_POOLS = 101, 106 -- as the two above; NAMED with the pools follows the caps
@@ -201,6 +205,7 @@ local SETS_PER_COST = 4 -- for so many of them a ticket costs one more of the bu
 local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 
+local MAX_COOLDOWN = 600000000 -- longest time that one request stops all grants
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
 local FENCED = 1000000000 -- time after a fence in which late calls are refused: longer than a kernel repeats a packet
 local REPORTED = 60000000 -- time that a report is kept

@@ -4,11 +4,11 @@
 -- What it may assume, and why:
 --   * Nobody waits (queued is 0): so no step has to grant, and no order is to be kept.
 --   * No lease has ended (first is later than now): so nothing has to be removed before the request.
---   * No permit has a slot, nothing is paused, no pool and no key is over what it may hold (the flags).
+--   * No permit has a slot, nothing is paused or cools down, no pool and no key is over what it may hold (the flags).
 --   * The call is not late: there are fences only after a call whose outcome was unknown.
 --   * The state is whole: what a zset says of an id agrees with it, or the command that writes says otherwise (ZADD NX,
 --     ZREM), and then nothing has been written yet.
-local keyed = flags >= 8
+local keyed = flags % 16 >= 8
 local plain = raw and ids == 1 and queued == 0 and first > now and flags % 8 < 4 and flags < 16 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or KEYS[9])
 
 -- An ask is plain if its only flags are wait and unfair; or also newest, if the limit

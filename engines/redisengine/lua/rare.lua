@@ -122,17 +122,29 @@ R.mark = function(s, q)
     s.pinned, s.extended = false, true
   elseif q.kind == PAUSE then
     s.paused, s.persist = true, true
-  elseif s.paused then
-    s.paused, s.extended, s.settled = false, true, false
+  else
+    if s.paused then s.paused, s.extended = false, true end
+    s.cooldown, s.settled = math.huge, false
   end
   R.remember(s, 0)
+  R.answer(s, DONE, 0, 0, 0)
+end
+
+-- cool stops all grants for a while. A cooldown only becomes longer, and ends by itself.
+R.cool = function(s, q)
+  R.act(s)
+  local lasts = math.min(q.lease, MAX_COOLDOWN)
+  if s.now + lasts > (s.cooldown < math.huge and s.cooldown or s.now) then
+    s.cooldown, s.cooled_by = s.now + lasts, q.who
+    R.remember(s, lasts)
+  end
   R.answer(s, DONE, 0, 0, 0)
 end
 
 -- remove deletes a semaphore without permits and tickets.
 R.remove = function(s)
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
+  s.limit, s.pinned, s.paused, s.cooldown, s.keep, s.token = 0, false, false, math.huge, 0, 0
   if not s.only then R.forget_keys(s) end
   if s.keepers > 0 then
     R.begin(s)

@@ -90,7 +90,7 @@ ask = function(s, q, id)
     s.key_of[id] = key
   end
   local class = set and R.class(s, k, set) or k
-  if not s.paused and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
+  if not R.halted(s) and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -175,7 +175,7 @@ grant = function(s, up_to)
   s.complete = false
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
-  while not s.paused do
+  while not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
     if s.budget <= 0 then -- the call of this ticket goes on
@@ -265,12 +265,12 @@ hand_over = function(s, id, weight, slot, ticket, who, value)
   s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
 end,
 
--- watch makes sure that a waiting client calls when the first lease ends. It chooses the
+-- watch makes sure that a waiting client calls when the first lease ends, or a cooldown. It chooses the
 -- last ticket of the last path whose client can be notified. Most steps need not read the
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
 -- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have blocked others.
 watch = function(s)
-  if s.queued > 0 and s.used > 0 then
+  if s.queued > 0 and (s.used > 0 or s.cooldown < math.huge) then
     local first = R.next_look(s)
     if not first then return end
     local n, stay, dropped = 1, 0, false -- number of tickets to read at once, and of those that insist
@@ -310,7 +310,7 @@ end,
 -- nil if some client will ask by then anyway.
 next_look = function(s)
   local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
-  if calls and s.alarm <= s.first then return nil end
+  if calls and s.alarm <= math.min(s.first, s.cooldown) then return nil end
   local first = R.next_end(s)
   if calls and s.alarm <= first then return nil end
   s.alarm = first
@@ -345,8 +345,11 @@ may_keep = function(s, keep)
   return 1
 end,
 
+-- halted reports whether all grants are stopped: by an operator, or for a while.
+halted = function(s) return s.paused or s.cooldown < math.huge end,
+
 -- stopped reports whether released weight may go to no client now.
-stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
+stopped = function(s) return s.limit == 0 or R.halted(s) or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
 
 -- others_wait reports whether any other client than the caller of the step has a
 -- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.
@@ -588,7 +591,7 @@ expire = function(s)
   s.behind = s.first <= s.now
 end,
 
--- next_end returns when the first lease ends.
+-- next_end returns when something ends that may keep tickets waiting: the first lease, or a cooldown.
 next_end = function(s)
   if s.moved ~= false then
     R.write_holders(s)
@@ -596,7 +599,7 @@ next_end = function(s)
     if not list[1] then R.repair(s, 'h') end -- KEEPER is missing: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
-  return s.first
+  return math.min(s.first, s.cooldown)
 end,
 
 -- answer answers the next request. It adds the answer to the last RECORD if
