@@ -247,6 +247,14 @@ func Overloaded(p Permit) {
 	}
 }
 
+// RetryAfter says that whoever the permit is for wants nobody to begin for d: see sema.Permit. 0 or less, and a permit
+// that has no such method, change nothing.
+func RetryAfter(p Permit, d time.Duration) {
+	if p, ok := p.(interface{ RetryAfter(time.Duration) }); ok {
+		p.RetryAfter(d)
+	}
+}
+
 // Release gives back what a request held; call it once. It waits at most 250 ms for an engine that
 // is slow or away: then the release goes on in the background, and what fails there
 // ends with the lease.

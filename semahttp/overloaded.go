@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"time"
 
 	"sema/admit"
+	"sema/engine"
 )
 
 // overloads are the answers of a server that has too much to do.
@@ -25,8 +28,31 @@ func overloadedResponse(a *http.Response, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()
 }
 
-// judge marks the request's permit if it went badly.
+// retryAfter is when the other side wants the next request: the Retry-After of a response of 429 or 503, in seconds or as a
+// date by the clock of that side. It is 0 if the response does not say.
+func retryAfter(a *http.Response) time.Duration {
+	text := a.Header.Get("Retry-After")
+	if text == "" || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(seconds, int(engine.MaxCooldown/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if sent, err := http.ParseTime(a.Header.Get("Date")); err == nil {
+		return at.Sub(sent)
+	}
+	return time.Until(at)
+}
+
+// judge marks the request's permit if it went badly, and tells all processes when the other side wants the next request.
 func (t *Transport) judge(p *pass, a *http.Response, err error) {
+	if err == nil {
+		admit.RetryAfter(p.permit, retryAfter(a))
+	}
 	bad := t.Overloaded
 	if bad == nil {
 		bad = overloadedResponse

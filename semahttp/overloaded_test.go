@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	"sema"
 	"sema/internal/fixture/expect"
@@ -97,6 +98,46 @@ func TestHandlerMarksOverload(t *testing.T) {
 				t.Errorf("%d: marked %v, want %v", status, got, want)
 			}
 			server.Close()
+		}
+	}
+}
+
+// What another side says of when to come again is heard by all; what it does not say is not made up.
+func TestTransportHearsRetryAfter(t *testing.T) {
+	var answer int
+	var date, after string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", date)
+		w.Header().Set("Retry-After", after)
+		w.WriteHeader(answer)
+	}))
+	defer server.Close()
+	const at, later = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT" // its clock is decades late
+	for _, c := range []struct {
+		answer     int
+		after      string
+		over, upTo time.Duration
+	}{
+		{429, "60", 50 * time.Second, time.Minute}, {503, "60", 50 * time.Second, time.Minute}, {429, later, 50 * time.Second, time.Minute},
+		{429, "99999999999", 9 * time.Minute, 10 * time.Minute},
+		{answer: 429}, {answer: 429, after: "0"}, {answer: 429, after: "-5"}, {answer: 429, after: "soon"}, {answer: 429, after: at}, {answer: 200, after: "60"}, {answer: 301, after: "60"},
+	} {
+		answer, date, after = c.answer, at, c.after
+		s := newSem(t, 5)
+		transport := &semahttp.Transport{Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(s) }}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		expect.OK(t, err)
+		resp, err := transport.RoundTrip(r)
+		expect.OK(t, err)
+		expect.OK(t, resp.Body.Close())
+		st, err := s.State(expect.Within(t))
+		expect.OK(t, err)
+		left := time.Duration(0)
+		if st.Cooldown != nil {
+			left = st.Cooldown.Left
+		}
+		if left < c.over || left > c.upTo {
+			t.Errorf("%d, %q: nobody is granted for %v, want %v to %v", c.answer, c.after, left, c.over, c.upTo)
 		}
 	}
 }

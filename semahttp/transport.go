@@ -21,6 +21,9 @@ import (
 // loss, sema.ErrLost. A response of 101 Switching Protocols keeps its permit
 // until it is closed, whatever becomes of the request's context.
 //
+// A response of 429 or 503 with a Retry-After is heard by all processes: nobody is granted a permit of the semaphore before,
+// see sema.Permit.RetryAfter.
+//
 // Redirects and retries of an http.Client are requests of their own. What
 // http.Transport repeats by itself is one request.
 //

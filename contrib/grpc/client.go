@@ -11,7 +11,8 @@ import (
 )
 
 // UnaryClient is a grpc.UnaryClientInterceptor. A call whose permit is lost is
-// cancelled, and fails with Aborted.
+// cancelled, and fails with Aborted. An answer of ResourceExhausted or Unavailable whose RetryInfo says when to call
+// again is heard by all processes, here and for streams: nobody is granted a permit before, see sema.Permit.RetryAfter.
 func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if l.limit.Skip(ctx, method) {
 		return invoke(ctx, method, request, reply, conn, options...)
@@ -21,7 +22,7 @@ func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply
 		return err
 	}
 	defer a.leave()
-	return a.outcome(invoke(a.permit.Context(ctx), method, request, reply, conn, options...))
+	return a.answered(invoke(a.permit.Context(ctx), method, request, reply, conn, options...))
 }
 
 // StreamClient is a grpc.StreamClientInterceptor. The permit is held until the
@@ -43,7 +44,7 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 	context.AfterFunc(ctx, h.release)
 	inner, err := open(ctx, desc, conn, method, options...)
 	if err != nil {
-		err = a.outcome(err)
+		err = a.answered(err)
 		h.release()
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (h *held) abandon() {
 // over gives back the permit of a stream that ended with err, and returns what
 // it ended with.
 func (h *held) over(err error) error {
-	_ = h.of.outcome(err) // marks the permit
+	_ = h.of.answered(err) // marks the permit
 	h.release()
 	if h.lost != nil {
 		return h.lost

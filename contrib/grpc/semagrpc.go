@@ -194,6 +194,19 @@ func (a *admitted) outcome(err error) error {
 	return err
 }
 
+// answered is outcome of a call to another side, which may say when it wants the next one.
+func (a *admitted) answered(err error) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.ResourceExhausted, codes.Unavailable:
+		for _, detail := range s.Details() {
+			if info, ok := detail.(*errdetails.RetryInfo); ok {
+				admit.RetryAfter(a.permit, info.GetRetryDelay().AsDuration())
+			}
+		}
+	}
+	return a.outcome(err)
+}
+
 // overloads is the default of Limit.Overloaded.
 func overloads(err error) bool {
 	switch status.Code(err) {
