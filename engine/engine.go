@@ -106,6 +106,11 @@ type PoolState struct {
 	Limit   int    `json:"limit"`
 	Used    int    `json:"used"`
 	Waiting int    `json:"waiting"` // tickets that want some of it
+
+	// Of a rate: Back come back in each Per, and one more in Next. Used has not come back yet.
+	Back int           `json:"back,omitempty"`
+	Per  time.Duration `json:"per,omitempty"`  // 0: it is no rate
+	Next time.Duration `json:"next,omitempty"` // 0: all are there
 }
 
 // Waiting is how many callers wait: those with tickets and those behind them in the

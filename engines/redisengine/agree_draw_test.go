@@ -143,7 +143,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
 			r.Caps = j.caps(t, -1, 4)
 			if len(j.takes) > 0 {
-				r.Pools = rapid.SampledFrom([]engine.Pools{"", "", "GPU=1", "GPU=3", "GPU=0", "GPU=2,db=4", "db=0,new=1"}).Draw(t, "changed pools")
+				r.Pools = rapid.SampledFrom([]engine.Pools{"", "", "GPU=1", "GPU=3", "GPU=0", "GPU=2,db=4", "db=0,new=1", "db=3/2s", "new=2+5/11s"}).Draw(t, "changed pools")
 			}
 		}
 		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
@@ -178,6 +178,9 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		if one(t, 4, "more wait") {
 			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
 		}
+	}
+	if kind == protocol.Release && len(j.takes) > 0 && one(t, 2, "used") {
+		r.Used = rapid.SampledFrom([]engine.Pools{"db=0", "db=1", "db=2", "db=9", "GPU=0", "GPU=1,db=0", "new=1"}).Draw(t, "used")
 	}
 	if (kind == protocol.Renew || kind == protocol.Release) && one(t, 3, "passed on") {
 		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))

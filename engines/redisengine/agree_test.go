@@ -59,6 +59,7 @@ const (
 			local size = (first == TICKETED or first == 81) and TICKET_SIZE or PERMIT_SIZE
 			local key = first >= 97 and '' or first > 0 and string.sub(value, size + 1, string.find(value, '\0', size + 1, true) - 1)
 			local at, lane = 0, ''
+			key = key and string.match(key, '^[^\3]*')
 			if key and string.find(key, '\2', 1, true) then
 				key, lane = string.match(key, '^(.*)\2(.*)$')
 				lane = string.gsub(lane, '=%d+', '') .. '\2'
@@ -189,6 +190,9 @@ func (b *bench) check(t *rapid.T) {
 	if len(j.names) > 0 && one(t, 2, "pools") {
 		j.takes = []engine.Pools{"", "", "GPU=1", "GPU=2", "db=1", "GPU=1,db=1", "GPU=1,db=3"}
 		j.there = []engine.Pools{"GPU=2,db=2", "GPU=2,db=2", "GPU=2,db=3", "GPU=3,db=1", "GPU=1", ""}
+		if one(t, 2, "rates") {
+			j.there = []engine.Pools{"GPU=2,db=2/3s", "GPU=2,db=2/3s", "GPU=2,db=3+7/1m", "GPU=3/900ms,db=4+1/7s", "GPU=1", ""}
+		}
 		if one(t, 4, "many sets") { // more than may wait
 			j.takes, j.there = nil, []engine.Pools{"GPU=1,a=1,b=1,c=1,d=1"}
 			for bits := range 32 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -197,6 +198,7 @@ func behind(value string, size int) (target protocol.Target, who engine.Client) 
 	text := value[size:]
 	if value[0] < 'a' {
 		counted, rest, _ := strings.Cut(text, "\x00")
+		counted, _, _ = strings.Cut(counted, "\x03") // what it has spent of rates
 		target, text = protocol.ParseTarget(counted), rest
 	}
 	_, text, _ = strings.Cut(text, "\x00") // the session
@@ -265,8 +267,15 @@ func (r *reading) decodeKeys(keys any) {
 				r.Caps[i] = int(number(8 * i))
 			}
 			r.Time, r.Seq, r.Epoch = number(24), number(32), int(number(40))
-			there, _, _ := strings.Cut(value[keyedSize:], "\x00")
-			r.Pools = engine.Pools(there)
+			parts := append(strings.Split(value[keyedSize:], "\x00"), "", "", "")
+			r.Pools, r.Rates = engine.Pools(parts[0]), map[string]ledger.Rate{}
+			for part := range strings.SplitSeq(parts[3], ",") {
+				pool, numbers, _ := strings.Cut(part, "=")
+				is := ledger.Rate{}
+				if _, err := fmt.Sscan(numbers, &is.Full, &is.Given); err == nil {
+					r.Rates[pool] = is
+				}
+			}
 		case strings.HasPrefix(name, "k") && len(value) >= keySize:
 			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32]&1 != 0, Above: value[32]&2 != 0, Start: number(34), Seq: number(42), Blocked: value[33] == 2, Epoch: int(number(50))}
 			k.Cap, k.Share, k.Time = int(number(16)), int(number(24)), number(66)

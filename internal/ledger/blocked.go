@@ -48,10 +48,6 @@ func (l *Ledger) room(k *key) int { return l.capOf(k) - k.held }
 // free is how much more weight all may hold. Reserved weight is not free.
 func (l *Ledger) free() int { return l.limit - l.used - l.keys.root.reserved }
 
-// free is how much of a pool is neither used nor reserved. It is negative after the pool was made smaller: that blocks
-// those alone that want some of it.
-func (p *pool) free() int { return p.limit - p.used - p.reserved }
-
 // impossible is the answer to a demand that could never be served; its status is 0 if it could.
 func (l *Ledger) impossible(d *demand) (a protocol.Answer) {
 	most, depth := l.limit, 0
@@ -92,7 +88,7 @@ func (l *Ledger) fits(d *demand) bool {
 
 func (l *Ledger) poolsFit(takes engine.Pools) bool {
 	for name, n := range takes.All() {
-		if p := l.keys.pools[name]; p == nil || n > p.free() {
+		if p := l.keys.pools[name]; p == nil || n > p.free(l.now) {
 			return false
 		}
 	}

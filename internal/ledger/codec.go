@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"sema/engine"
 	"sema/internal/pack"
@@ -37,7 +38,11 @@ func (s *Snapshot) Code(c *pack.Coder) {
 		pack.From(c, &h.Since, s.Token)
 		pack.From(c, &h.Token, s.Token)
 		pack.Int(c, &h.Slot)
-		c.Bits(&h.Revoked, &h.Detached)
+		rates := len(h.Spent) > 0
+		c.Bits(&h.Revoked, &h.Detached, &rates)
+		if rates {
+			pack.List(c, &h.Spent, func(until *float64) { double(c, until) })
+		}
 	})
 	pack.List(c, &s.Waiters, func(t *Recorded) {
 		t.code(c, s.Token)
@@ -69,6 +74,12 @@ func (s *Snapshot) Code(c *pack.Coder) {
 	}
 }
 
+func double(c *pack.Coder, v *float64) {
+	bits := math.Float64bits(*v)
+	c.Uint(&bits)
+	*v = math.Float64frombits(bits)
+}
+
 func codeForm(c *pack.Coder) {
 	f, release := uint64(form), ""
 	if c.Uint(&f); f != form && c.Err == nil {
@@ -86,6 +97,11 @@ func (s *Snapshot) codeKeys(c *pack.Coder) {
 		pack.Int(c, &s.Caps[i])
 	}
 	pack.Text(c, &s.Pools)
+	pack.Map(c, &s.Rates, func(r *Rate) {
+		double(c, &r.Full)
+		double(c, &r.Given)
+	})
+	pack.Int(c, &s.Due)
 	pack.Int(c, &s.Time)
 	pack.Int(c, &s.Seq)
 	pack.Int(c, &s.Epoch)

@@ -63,6 +63,7 @@ type Ledger struct {
 	used   int
 	token  int64 // the last one given
 	keep   int64 // until when the limit is remembered without use
+	due    int64 // when time will have brought what some ticket waits for; 0: none waits for that alone
 
 	cooldown int64         // nobody is granted a permit before; 0: there is none
 	cooledBy engine.Client // who said so
@@ -106,6 +107,7 @@ type Ledger struct {
 // step is what lives for one step.
 type step struct {
 	caller  string
+	now     int64
 	budget  int  // how many tickets it may still serve or drop, see maxBudget
 	swept   int  // how many blocked classes it has looked at, see sweep
 	limited bool // it has changed a limit or a cap
@@ -127,6 +129,7 @@ type holder struct {
 	since   int64
 	token   int64
 	slot    int
+	spent   []float64 // of each pool that it takes: until when a rate counts as its own, see settle
 	revoked bool
 	index   int // in ends
 }
@@ -156,7 +159,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if late {
 		return protocol.Reply{Limit: l.limit}
 	}
-	l.begin(client)
+	l.begin(now, client)
 	reply := protocol.Reply{Answers: l.answers(len(c.Requests))}
 	var asker engine.ID
 	waits, refused, again, acts := false, false, false, false
@@ -195,9 +198,9 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 }
 
 // begin begins a step of a client's, or of nobody's.
-func (l *Ledger) begin(caller string) {
+func (l *Ledger) begin(now int64, caller string) {
 	clear(l.handed)
-	l.step = step{caller: caller, budget: maxBudget, handed: l.handed}
+	l.step = step{caller: caller, now: now, budget: maxBudget, handed: l.handed}
 	if l.handed == nil {
 		l.handed = map[engine.ID]string{}
 	}
@@ -307,6 +310,7 @@ func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
 	l.untell(r.ID)
 	if h != nil {
 		l.token = max(l.token, r.Token)
+		l.settle(now, h, r.Used)
 		l.forget(h)
 		if h.via != l.caller {
 			l.tell(h.via).Renew = true
@@ -420,6 +424,7 @@ func (l *Ledger) take(now int64, e entry) *holder {
 	}
 	l.used += h.weight
 	l.hold(&h.demand, 1)
+	h.spent = l.spend(now, h.takes)
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -512,13 +517,22 @@ func (l *Ledger) expireSome(now int64) {
 	}
 }
 
-// NextEnd is when something ends that may keep tickets waiting: the first lease, or a cooldown; ok is false without any.
+// NextEnd is when a lease ends, or a cooldown, or time has brought what a ticket waits for; ok is false if nothing of that
+// is to come.
 func (l *Ledger) NextEnd() (end int64, ok bool) {
-	end = l.cooldown
-	if len(l.ends) > 0 && (end == 0 || l.ends[0].end < end) {
-		end = l.ends[0].end
+	end = earlier(l.cooldown, l.due)
+	if len(l.ends) > 0 {
+		end = earlier(end, l.ends[0].end)
 	}
 	return end, end > 0
+}
+
+// earlier is the earlier of two times; 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func (h *holder) answer(now int64) protocol.Answer {
@@ -528,7 +542,7 @@ func (h *holder) answer(now int64) protocol.Answer {
 // Reap ends everything of clients that are dead, except for detached permits.
 func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 	l.expire(now)
-	l.begin("")
+	l.begin(now, "")
 	for _, h := range slices.Clone(l.ends) {
 		if !h.detached && dead(h.via) {
 			l.forget(h)

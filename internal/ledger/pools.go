@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"sema/engine"
@@ -15,6 +16,60 @@ type pool struct {
 	limit, used int
 	reserved    int  // what the round keeps free
 	awaited     bool // in this round: a ticket waits for some, and those behind it that want some wait, too
+
+	// Of a rate, which comes back with time: how long one takes, when all are back, and how much time permits have given back
+	// that used less than they took. Microseconds.
+	unit, full, given float64
+}
+
+// free is how much of a pool is neither used nor reserved. It is negative after the pool was made smaller: that blocks
+// those alone that want some of it.
+func (p *pool) free(now int64) int {
+	used := p.used
+	if p.unit > 0 {
+		used = int(math.Ceil(max(0, p.full-float64(now)) / p.unit))
+	}
+	return p.limit - used - p.reserved
+}
+
+// when is when there will be n of a rate beside what is reserved.
+func (p *pool) when(n int) int64 {
+	return int64(math.Ceil(p.full - float64(p.limit-p.reserved-n)*p.unit))
+}
+
+// spend takes what a permit is granted of rates. It returns of each pool until when that counts as the permit's own, see settle; nil
+// if none is a rate.
+func (l *Ledger) spend(now int64, takes engine.Pools) (spent []float64) {
+	i := 0
+	for name, n := range takes.All() {
+		if p := l.keys.pools[name]; p.unit > 0 {
+			p.full = max(p.full, float64(now)) + float64(n)*p.unit
+			l.remember(now, micros(int64(p.full)-now))
+			spent = append(spent, make([]float64, i+1-len(spent))...)
+			spent[i] = p.full + p.given
+		}
+		i++
+	}
+	return spent
+}
+
+// settle corrects what a permit has taken of rates to what was used. More than was taken is a debt. Less comes back at once, but
+// for what time has brought back already, or other permits have given: so what is used keeps to the rate.
+func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
+	i := 0
+	for name, n := range h.takes.All() {
+		p := l.keys.pools[name]
+		if m, told := used.Has(name); told && p.unit > 0 && i < len(h.spent) && h.spent[i] > 0 {
+			more := float64(m-n) * p.unit
+			if more < 0 {
+				more = -max(0, min(-more, h.spent[i]-p.given-float64(now)))
+				p.given -= more
+			}
+			p.full = max(p.full, float64(now)) + more
+			l.remember(now, micros(int64(p.full)-now))
+		}
+		i++
+	}
 }
 
 func (ks *tree) amountOf(name string) int {
@@ -51,7 +106,7 @@ func (l *Ledger) usePools(takes engine.Pools, sign int) {
 // poolOver reports whether more of a pool is used than there is.
 func (ks *tree) poolOver() bool {
 	for _, p := range ks.pools {
-		if p.limit > 0 && p.used > p.limit {
+		if p.limit > 0 && p.unit == 0 && p.used > p.limit {
 			return true
 		}
 	}
@@ -95,29 +150,36 @@ func (l *Ledger) setPools(all engine.Pools) {
 	}
 	l.nameKeys()
 	l.limited = true
-	l.keys.setPools(all)
+	l.keys.setPools(l.now, all)
 }
 
-func (ks *tree) setPools(all engine.Pools) {
+// setPools changes what there is. What has not come back yet of a rate stays as many units as it was.
+func (ks *tree) setPools(now int64, all engine.Pools) {
 	ks.amounts = all
 	for _, name := range slices.Collect(maps.Keys(ks.pools)) {
-		ks.pools[name].limit = 0
-		ks.forgetPool(name)
+		if p := ks.pools[name]; all.Of(name) == 0 {
+			*p = pool{used: p.used, reserved: p.reserved, awaited: p.awaited}
+			ks.forgetPool(name)
+		}
 	}
 	for name, n := range all.All() {
-		ks.pool(name).limit = n
+		p, a := ks.pool(name), all.Amount(name)
+		if p.limit = n; a.Per == 0 {
+			p.unit, p.full, p.given = 0, 0, 0
+			continue
+		}
+		unit := float64(a.Per.Microseconds()) / float64(a.Back)
+		if p.unit > 0 {
+			p.full = float64(now) + max(0, p.full-float64(now))/p.unit*unit
+			p.given = 0
+		}
+		p.unit = unit
 	}
 }
 
 // changePools sets how much there is of some pools; 0 ends one. It reports false, and changes nothing, if there would be too many.
 func (l *Ledger) changePools(some engine.Pools) bool {
-	amounts := l.keys.amounts.Map()
-	for name, n := range some.All() {
-		if amounts[name] = n; n == 0 {
-			delete(amounts, name)
-		}
-	}
-	all, err := engine.NewPools(amounts, 1)
+	all, err := l.keys.amounts.With(some)
 	if err == nil {
 		l.setPools(all)
 	}
@@ -134,7 +196,14 @@ func (l *Ledger) poolStates(now int64) (list []engine.PoolState) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.keys.pools)) {
 		p := l.keys.pools[name]
-		list = append(list, engine.PoolState{Pool: name, Limit: p.limit, Used: p.used, Waiting: waiting[name]})
+		s := engine.PoolState{Pool: name, Limit: p.limit, Used: p.used, Waiting: waiting[name]}
+		if p.unit > 0 {
+			s.Back, s.Per = l.keys.amounts.Amount(name).Back, l.keys.amounts.Amount(name).Per
+			if s.Used = p.limit - p.free(now); s.Used > 0 {
+				s.Next = micros(p.when(p.free(now)+1) - now)
+			}
+		}
+		list = append(list, s)
 	}
 	return list
 }

@@ -125,3 +125,58 @@ func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
 		}
 	}
 }
+
+// A rate comes back with time, and what a permit did not use of it with its release. Whoever lacks only a rate keeps nothing else
+// from others.
+func TestARateComesBackWithTime(t *testing.T) {
+	b := &bench{now: 1_000_000_000_000}
+	start := b.now
+	to := func(ms int64) { b.now = start + ms*1000 - 1 }
+	look := func() (grants []uint64) {
+		_, grants = b.step(protocol.Request{Kind: protocol.Renew, ID: engine.ID{Client: "c", Number: 1, Weight: 1}, Lease: time.Minute})
+		return grants
+	}
+	release := func(number uint64, weight int, used engine.Pools) (grants []uint64) {
+		_, grants = b.step(protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Used: used})
+		return grants
+	}
+	due := func() int64 {
+		end, _ := b.NextEnd()
+		return (end - start + 500) / 1000
+	}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "gpu=1,rpm=2/1s"})
+	for i := uint64(1); i <= 5; i++ {
+		if is, want := b.ask(i, "", "rpm=1", 1), []protocol.Status{protocol.Granted, protocol.Queued}[min(1, i/3)]; is != want {
+			t.Errorf("%d: %v", i, is)
+		}
+	}
+	if due() != 500 {
+		t.Errorf("due after %d ms", due())
+	}
+	if is := b.ask(10, "", "gpu=1", 18); is != protocol.Granted {
+		t.Error("the rest is not free:", is)
+	}
+	release(10, 18, "")
+	to(501)
+	if grants := look(); !slices.Equal(grants, []uint64{3}) || due() != 1000 {
+		t.Errorf("granted %v, and next after %d ms", grants, due())
+	}
+	if grants := release(3, 1, "rpm=0"); !slices.Equal(grants, []uint64{4}) { // it used none: one is there at once
+		t.Errorf("granted %v", grants)
+	}
+	if grants := release(2, 1, "rpm=0"); len(grants) > 0 { // time has brought that one back already
+		t.Errorf("granted %v", grants)
+	}
+	if grants := release(4, 1, "rpm=3"); len(grants) > 0 || due() != 2000 { // a debt of two
+		t.Errorf("granted %v, and next after %d ms", grants, due())
+	}
+	s := b.State(b.now)
+	if p := s.Pools[1]; p.Used != 4 || p.Back != 2 || p.Per != time.Second || p.Waiting != 1 || p.Next <= 0 || p.Next > 500*time.Millisecond {
+		t.Errorf("%+v", p)
+	}
+	to(2001)
+	b.step(protocol.Request{Kind: protocol.SetLimit, Pools: "gpu=3"}) // which leaves the rate as it is
+	if st := b.State(b.now); len(st.Waiters) > 0 || b.keys.pools["rpm"].unit != 500_000 {
+		t.Errorf("%+v", st)
+	}
+}

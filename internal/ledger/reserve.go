@@ -10,20 +10,43 @@ type round struct {
 	complete bool   // every runnable class was looked at, or all the rest is kept free
 	reserved []*key // leaves of the tickets that keep something free
 	revisit  []*key // keys that were rescheduled while something was reserved
+	due      int64  // when time will have brought what a ticket lacks, of those that lack rates alone; 0: there is none
 }
 
 // reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
+// If time alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
 func (l *Ledger) reserve(t *ticket) {
-	leaf := t.key.leaf()
-	for k := leaf; k != nil; k = k.up {
-		k.reserved += t.weight
+	leaf, due := t.key.leaf(), l.dueOf(&t.demand)
+	if due == 0 {
+		for k := leaf; k != nil; k = k.up {
+			k.reserved += t.weight
+		}
+	} else if l.round.due == 0 || due < l.round.due {
+		l.round.due = due
 	}
 	l.round.reserved = append(l.round.reserved, leaf)
 	for name, n := range t.takes.All() {
-		p := l.keys.pools[name]
-		p.awaited = p.awaited || n > p.free()
-		p.reserved += n
+		if p := l.keys.pools[name]; due == 0 || p.unit > 0 {
+			p.awaited = p.awaited || n > p.free(l.now)
+			p.reserved += n
+		}
 	}
+}
+
+// dueOf is when time will have brought all that a demand lacks; 0 if it lacks anything that does not come back with time.
+func (l *Ledger) dueOf(d *demand) (due int64) {
+	if d.weight > l.free() {
+		return 0
+	}
+	for name, n := range d.takes.All() {
+		if p := l.keys.pools[name]; n > p.free(l.now) {
+			if p.unit == 0 {
+				return 0
+			}
+			due = max(due, p.when(n))
+		}
+	}
+	return due
 }
 
 // endRound gives up what is reserved.

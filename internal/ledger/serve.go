@@ -18,6 +18,9 @@ const maxBudget = 32
 // into their lists again.
 const setsPerCost = 4
 
+// minDue is the shortest time after which somebody looks what time has brought, in microseconds.
+const minDue = 5000
+
 // verdict is what is done with the ticket that is next.
 type verdict uint8
 
@@ -144,6 +147,9 @@ func (l *Ledger) grantAndWatch(now int64, asker engine.ID) {
 	for again := true; again; again = l.watch(now, asker) {
 		l.unfinished = false
 		l.grant(now, last)
+		if l.due = 0; l.round.due > 0 {
+			l.due = max(l.round.due, now+minDue)
+		}
 		l.endRound()
 	}
 }

@@ -30,7 +30,9 @@ type Snapshot struct {
 	Keyed bool // whether it tells keys apart, and what it knows of them
 	Caps  engine.Caps
 	Pools engine.Pools
-	Time  int64 // virtual
+	Rates map[string]Rate // of those that are rates, and not all there
+	Due   int64           // when time will have brought what some ticket waits for; 0: none waits for that alone
+	Time  int64           // virtual
 	Seq   int64
 	Epoch int
 	Keys  []RecordedKey // those that wait, have a rule, or others below them
@@ -38,6 +40,9 @@ type Snapshot struct {
 	Reports map[string]Reported // client: how its holds have gone
 	Auto    ReportedAuto
 }
+
+// Rate is what is known of a pool that comes back with time: see Ledger.settle. Microseconds.
+type Rate struct{ Full, Given float64 }
 
 // RecordedKey is one of the keys that share a semaphore. What it holds follows from
 // the permits.
@@ -61,7 +66,8 @@ type Recorded struct {
 	End      int64 // of the lease, or of the ticket
 	Since    int64 // holders: the grant
 	Token    int64
-	Slot     int // holders: -1 for none
+	Slot     int       // holders: -1 for none
+	Spent    []float64 // holders: of each pool that it takes, until when a rate counts as its own; nil: none is a rate
 	Revoked  bool
 	Place    int64 // waiters
 	Lease    int64 // waiters with a ticket that lasts
@@ -86,7 +92,7 @@ func (l *Ledger) Save() Snapshot {
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		r := h.record()
-		r.Since, r.Token, r.Slot, r.Revoked = h.since, h.token, h.slot, h.revoked
+		r.Since, r.Token, r.Slot, r.Spent, r.Revoked = h.since, h.token, h.slot, h.spent, h.revoked
 		s.Holders = append(s.Holders, r)
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
@@ -107,6 +113,15 @@ func (l *Ledger) Save() Snapshot {
 		return s
 	}
 	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.amounts, ks.root.time, ks.seq, ks.epoch
+	s.Due = l.due
+	for name, p := range ks.pools {
+		if p.full > 0 {
+			if s.Rates == nil {
+				s.Rates = map[string]Rate{}
+			}
+			s.Rates[name] = Rate{p.full, p.given}
+		}
+	}
 	for _, k := range ks.sorted() {
 		of := RecordedKey{Name: k.name, Above: k.own != nil, Over: k.over, Time: k.time, Ruled: k.ruled, Cap: k.cap, Share: k.share}
 		for _, c := range k.classes {
@@ -150,7 +165,12 @@ func Load(s Snapshot) *Ledger {
 func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 	ks := &l.keys
 	ks.on, ks.caps, ks.root.time, ks.seq, ks.epoch = s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch
-	ks.setPools(s.Pools)
+	ks.setPools(0, s.Pools)
+	l.due = s.Due
+	for name, r := range s.Rates {
+		p := ks.pool(name)
+		p.full, p.given = r.Full, r.Given
+	}
 	recorded := map[*key][]RecordedKey{}
 	for _, r := range s.Keys { // those above before those below
 		k := l.key(r.Name)
@@ -170,7 +190,7 @@ func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 // loadEntries makes the permits and tickets, and counts them.
 func (l *Ledger) loadEntries(s *Snapshot) {
 	for _, r := range s.Holders {
-		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, revoked: r.Revoked}
+		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, spent: r.Spent, revoked: r.Revoked}
 		l.used += h.weight
 		l.hold(&h.demand, 1)
 		l.holders[h.id] = h

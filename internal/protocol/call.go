@@ -135,7 +135,8 @@ type Request struct {
 	// only the grant with this token: otherwise the answer is Gone and nothing
 	// changes. 0: any grant.
 	Token int64
-	Pin   bool // SetLimit: outlives an idle semaphore
+	Used  engine.Pools // Release: how much was used of rates, of those for which that is known; the rest counts as taken
+	Pin   bool         // SetLimit: outlives an idle semaphore
 
 	// Auto, if not nil, marks the SetLimit of a controller. It changes nothing while
 	// an operator's limit is pinned, and creates no semaphore.

@@ -54,5 +54,8 @@ func (t Target) Validate() error {
 	if err := t.Key.Validate(); err != nil {
 		return err
 	}
+	if strings.ContainsAny(string(t.Takes), "/+") {
+		return &engine.ArgumentError{What: "takes", Value: string(t.Takes), Want: "how much of each pool, and no rate"}
+	}
 	return t.Takes.Validate(1)
 }

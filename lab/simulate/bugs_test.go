@@ -38,7 +38,7 @@ var planted = []struct {
 	{"a key over its cap keeps nobody from passing on", ledgerKeepFile, "l.keys.over > 0 || ", "", false},
 	{"a pause grants all the same", serveFile, "for !l.halted() {", "for {", false},
 	{"a cooldown becomes shorter", ledgerFile, "end > max(now, l.cooldown)", "end > now", false},
-	{"nobody is told of the end of a cooldown", ledgerFile, "\tend = l.cooldown\n", "\tend = 0\n", false},
+	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
 	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.limit == 0 || l.halted()", "l.limit == 0 || l.paused", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.keeping.allow(reply.Keep, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.may && now < k.until && !k.closed", "k.may && !k.closed", true},

@@ -23,10 +23,10 @@ local R = rules()
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
-  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, cooldown = math.huge, watcher = watcher,
+  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, cooldown = math.huge, due = math.huge, watcher = watcher,
   caller = caller, now = now, budget = MAX_BUDGET, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
-  joins = {}, leaves = {}, new_lines = {}, foreign = {},
+  joins = {}, leaves = {}, new_lines = {}, foreign = {}, spent = {},
   only = {name = '', path = '', parent = '', last = '', line = 3, depth = 0, held = used, n = queued, cap = 0, share = 0, ruled = 0, state = 0, start = 0, seq = 0, level = 0, finish = 0, time = 0, others = 0, reserved = 0}, key_of = {}, swept = 0, reserved = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
@@ -86,6 +86,7 @@ while at <= #call do
       if keyed then q.key, at = struct.unpack(KEY_NAME, call, at) end
     elseif id then
       if q.pin then q.token, at = struct.unpack(TOKEN, call, at) end
+      if q.anew then q.used, at = struct.unpack(NAMED, call, at) end
     elseif kind == SET_KEY or kind == UNSET_KEY then
       q.key, at = struct.unpack(KEY_NAME, call, at)
     elseif kind == REPORT_KIND then
@@ -104,6 +105,7 @@ while at <= #call do
 end
 repeat
   R.grant(s, math.huge)
+  s.due = s.round and s.round.due < math.huge and math.max(s.round.due, now + MIN_DUE) or math.huge
   if s.round then R.end_round(s) end
   R.write_holders(s)
 until not R.watch(s)

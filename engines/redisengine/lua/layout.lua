@@ -20,7 +20,8 @@
 -- the callers of a key queue beside others below it; in lines and behind permits they have the path of the key.
 -- The tickets that want some of the same pools have classes of their own, whose paths begin with the names of the pools,
 -- with commas between, and a byte 2. Behind a permit or ticket that takes some, a byte 2 and the amounts follow its path:
--- "gpu=1,licence=2", by name.
+-- "gpu=1,licence=2", by name. If one of them is a rate, a byte 3 follows a permit's amounts, and for each until when that
+-- counts as the permit's own, with blanks between.
 --      11 reports  hash    client -> REPORT; '' -> AUTO and its end, of the last controller. Only
 --                          in calls that report, or come from a controller
 --
@@ -105,7 +106,8 @@ local TAIL = '<ss'
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
 
 -- KEYED, of all keys together. With pools there follow the amounts that there are, a zero, those in use, a zero, and the sets
--- that wait with their tickets: "gpu=3;gpu,licence=1".
+-- that wait with their tickets: "gpu=3;gpu,licence=1". With rates a zero, and when all are back, and how much time permits have
+-- given back: "rpm=1.7e15 0,tpm=1.7e15 250".
 --   d d d  the caps of keys without a rule, by depth; 0: none
 --   d   time: virtual, among the keys below the root
 --   d   seq: the last one given
@@ -169,7 +171,7 @@ local ASKED = '<dI4'     -- of each ask: time waited, callers behind it in its p
 local KEY_NAME = '<Bc0'  -- of each ask with a key: the key, and what it takes
 local CAPS = '<I4I4I4'   -- of a run of asks with keys, by depth
 local NAMED = '<I4c0'    -- of each ask for a named permit: the description of the caller; of each cooldown: that of who says so; and of a run: the pools
-local TOKEN = '<d'       -- of each request, if flagged: the last token that the client knows of
+local TOKEN = '<d'       -- of each request, if flagged: the last token that the client knows of; with flag 64, NAMED of a release: what was used of rates
 
 -- HEAD; then the caps of keys, and the size of the text of pools and the text
 --   d   limit
@@ -206,6 +208,7 @@ local MAX_POOLS = 16
 local MAX_LOOKED = 1000 -- tickets among which one step looks for another client's
 
 local MAX_COOLDOWN = 600000000 -- longest time that one request stops all grants
+local MIN_DUE = 5000 -- the shortest time after which a client asks what time has brought
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
 local FENCED = 1000000000 -- time after a fence in which late calls are refused: longer than a kernel repeats a packet
 local REPORTED = 60000000 -- time that a report is kept

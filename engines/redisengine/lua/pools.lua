@@ -22,12 +22,60 @@ R.takes = function(counted)
   return takes, (string.gsub(takes, '=%d+', ''))
 end
 
--- amounts iterates over the names and amounts of a text.
+-- amounts iterates over the names and amounts of a text, and what makes it a rate: "/1m" or "+200000/1m".
 R.amounts = function(text)
-  local next_one = string.gmatch(text, '([^=,]+)=(%d+)')
+  local next_one = string.gmatch(text, '([^=,]+)=(%d+)([^,]*)')
   return function()
-    local name, n = next_one()
-    return name, tonumber(n)
+    local name, n, rate = next_one()
+    return name, tonumber(n), rate
+  end
+end
+
+R.microseconds = {ms = 1000, s = 1000000, m = 60000000, h = 3600000000}
+
+-- unit returns how long one of a rate takes to come back; nil if it is none.
+R.unit = function(n, rate)
+  local back, per, name = string.match(rate, '^%+?(%d*)/(%d+)(%a+)$')
+  return per and tonumber(per) * R.microseconds[name] / (tonumber(back) or n)
+end
+
+-- free returns how much of a pool is neither used nor reserved.
+R.free = function(s, p)
+  local used = p.used
+  if p.unit then used = math.ceil(math.max(0, p.full - s.now) / p.unit) end
+  return p.limit - used - p.reserved
+end
+
+-- spend takes what a permit is granted of rates. It notes of each pool until when that counts as the permit's own, see settle.
+R.spend = function(s, id, takes)
+  local spent, rates = {}, false
+  for pool, n in R.amounts(takes) do
+    local p = s.pools[pool]
+    if p.unit then
+      p.full, rates = math.max(p.full, s.now) + n * p.unit, true
+      R.remember(s, math.floor(p.full) - s.now)
+    end
+    spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
+  end
+  s.spent[id] = rates and table.concat(spent, ' ') or nil
+end
+
+-- settle_rates corrects what a permit has taken of rates to what was used. More than was taken is a debt. Less comes back at once,
+-- but for what time has brought back already, or other permits have given: so what is used keeps to the rate.
+R.settle_rates = function(s, id, used)
+  local next_spent, told = string.gmatch(s.spent[id] or '', '%S+'), {}
+  for pool, n in R.amounts(used) do told[pool] = n end
+  for pool, n in R.amounts((R.takes(s.key_of[id]))) do
+    local p, own = s.pools[pool], tonumber(next_spent() or 0)
+    if told[pool] and p.unit and own > 0 then
+      local more = (told[pool] - n) * p.unit
+      if more < 0 then
+        more = -math.max(0, math.min(-more, own - p.given - s.now))
+        p.given = p.given - more
+      end
+      p.full = math.max(p.full, s.now) + more
+      R.remember(s, math.floor(p.full) - s.now)
+    end
   end
 end
 
@@ -148,21 +196,43 @@ R.other_sets_ahead = function(s, k)
   return false
 end
 
--- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
+-- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited. If time
+-- alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
 R.reserve = function(s, k, weight, takes)
-  s.round = s.round or {leaves = {}, revisit = {}}
+  local due = R.due_of(s, weight, takes)
+  s.round = s.round or {leaves = {}, revisit = {}, due = math.huge}
   s.round.leaves[#s.round.leaves + 1] = k.of
-  s.reserved = s.reserved + weight
-  local n = k.of
-  while n do
-    n.reserved = n.reserved + weight
-    n = n.up
+  if due then
+    s.round.due = math.min(s.round.due, due)
+  else
+    s.reserved = s.reserved + weight
+    local n = k.of
+    while n do
+      n.reserved = n.reserved + weight
+      n = n.up
+    end
   end
   for pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
-    p.awaited = p.awaited or amount > p.limit - p.used - p.reserved
-    p.reserved = p.reserved + amount
+    if not due or p.unit then
+      p.awaited = p.awaited or amount > R.free(s, p)
+      p.reserved = p.reserved + amount
+    end
   end
+end
+
+-- due_of returns when time will have brought all that a demand lacks; nil if it lacks anything that does not come back with time.
+R.due_of = function(s, weight, takes)
+  if weight > s.limit - s.used - s.reserved then return nil end
+  local due
+  for pool, n in R.amounts(takes) do
+    local p = s.pools[pool]
+    if n > R.free(s, p) then
+      if not p.unit then return nil end
+      due = math.max(due or 0, math.ceil(p.full - (p.limit - p.reserved - n) * p.unit))
+    end
+  end
+  return due
 end
 
 -- end_round gives up what is reserved.
@@ -184,7 +254,7 @@ end
 R.pools_fit = function(s, takes)
   for pool, n in R.amounts(takes) do
     local p = s.pools and s.pools[pool]
-    if not p or n > p.limit - p.used - p.reserved then return false end
+    if not p or n > R.free(s, p) then return false end
   end
   return true
 end
@@ -282,32 +352,37 @@ R.set_pools = function(s, there)
   if there == (s.there or '') then return end
   if s.only then R.name_keys(s) end
   s.there, s.limited, s.settled, s.pools = there, true, false, s.pools or {}
-  for pool, p in pairs(s.pools) do
-    p.limit = 0
-    if p.used == 0 then s.pools[pool] = nil end
+  local was = s.pools
+  s.pools = {}
+  for pool, p in pairs(was) do
+    if p.used > 0 then s.pools[pool] = {limit = 0, used = p.used, reserved = p.reserved, awaited = p.awaited} end
   end
-  for pool, n in R.amounts(there) do
-    s.pools[pool] = s.pools[pool] or {used = 0, reserved = 0}
-    s.pools[pool].limit = n
+  for pool, n, rate in R.amounts(there) do
+    local p, old, unit = s.pools[pool] or {used = 0, reserved = 0}, was[pool], R.unit(n, rate)
+    if unit then
+      p.full, p.given = 0, 0
+      if old and old.unit then p.full = s.now + math.max(0, old.full - s.now) / old.unit * unit end
+    end
+    p.limit, p.unit, s.pools[pool] = n, unit, p
   end
 end
 
 -- changed_pools returns the pools after a change of some, of which 0 ends one; nil if there would be too many.
 R.changed_pools = function(s, some)
   local amounts, names, list = {}, {}, {}
-  for pool, n in R.amounts(s.there or '') do amounts[pool] = n end
-  for pool, n in R.amounts(some) do amounts[pool] = n > 0 and n or nil end
+  for pool, n, rate in R.amounts(s.there or '') do amounts[pool] = string.format('%.0f', n) .. rate end
+  for pool, n, rate in R.amounts(some) do amounts[pool] = n > 0 and string.format('%.0f', n) .. rate or nil end
   for pool in pairs(amounts) do names[#names + 1] = pool end
   if #names > MAX_POOLS then return nil end
   table.sort(names, R.bytes_before)
-  for i, pool in ipairs(names) do list[i] = pool .. '=' .. string.format('%.0f', amounts[pool]) end
+  for i, pool in ipairs(names) do list[i] = pool .. '=' .. amounts[pool] end
   return table.concat(list, ',')
 end
 
 -- pool_over reports whether more of a pool is in use than there is.
 R.pool_over = function(s)
   for _, p in pairs(s.pools) do
-    if p.limit > 0 and p.used > p.limit then return true end
+    if p.limit > 0 and not p.unit and p.used > p.limit then return true end
   end
   return false
 end
@@ -315,9 +390,15 @@ end
 -- read_pools reads what is behind KEYED, and pools_text is it. read_with reads what is behind the head of a key, and
 -- with_text is it.
 R.read_pools = function(s, text)
-  local there, used, sets = string.match(text, '^(.-)%z(.-)%z(.*)$')
+  local there, used, sets, rates = string.match(text, '^(.-)%z(.-)%z([^%z]*)%z?(.*)$')
   s.there, s.pools, s.reserved = there, {}, 0
-  for pool, n in R.amounts(there) do s.pools[pool] = {limit = n, used = 0, reserved = 0} end
+  for pool, n, rate in R.amounts(there) do
+    local unit = rate ~= '' and R.unit(n, rate) or nil
+    s.pools[pool] = {limit = n, used = 0, reserved = 0, unit = unit, full = unit and 0, given = unit and 0}
+  end
+  for pool, full, given in string.gmatch(rates, '([^=,]+)=(%S+) ([^,]+)') do
+    s.pools[pool].full, s.pools[pool].given = tonumber(full), tonumber(given)
+  end
   for pool, n in R.amounts(used) do
     s.pools[pool] = s.pools[pool] or {limit = 0, reserved = 0}
     s.pools[pool].used = n
@@ -329,15 +410,16 @@ R.read_pools = function(s, text)
 end
 
 R.pools_text = function(s)
-  local used, sets = {}, {}
+  local used, sets, rates = {}, {}, {}
   for pool, p in pairs(s.pools) do
     if p.used > 0 then used[#used + 1] = pool .. '=' .. string.format('%.0f', p.used) end
+    if p.unit and p.full > 0 then rates[#rates + 1] = string.format('%s=%.17g %.17g', pool, p.full, p.given) end
   end
   for set, n in pairs(s.waiting) do
     if n > 0 then sets[#sets + 1] = set .. '=' .. n end
   end
   if (s.there or '') == '' and not used[1] and not sets[1] then return '' end
-  return (s.there or '') .. '\0' .. table.concat(used, ',') .. '\0' .. table.concat(sets, ';')
+  return (s.there or '') .. '\0' .. table.concat(used, ',') .. '\0' .. table.concat(sets, ';') .. (rates[1] and '\0' .. table.concat(rates, ',') or '')
 end
 
 R.read_with = function(k, text)

@@ -196,7 +196,10 @@ R.unwrap = function(s, id, value)
   if first >= 97 then return value end
   local size = first == string.byte('Q') and TICKET_SIZE or PERMIT_SIZE
   local name_end = string.find(value, '\0', size + 1, true)
-  s.key_of[id] = string.sub(value, size + 1, name_end - 1)
+  local name = string.sub(value, size + 1, name_end - 1)
+  local at = string.find(name, '\3', 1, true)
+  if at then name, s.spent[id] = string.sub(name, 1, at - 1), string.sub(name, at + 1) end
+  s.key_of[id] = name
   return string.lower(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. string.sub(value, name_end + 1)
 end
 
@@ -204,6 +207,7 @@ R.wrap = function(s, id, value)
   local name = s.key_of[id] or ''
   if name == '' then return value end
   local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
+  if size == PERMIT_SIZE and s.spent[id] then name = name .. '\3' .. s.spent[id] end
   return string.upper(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. name .. '\0' .. string.sub(value, size + 1)
 end
 

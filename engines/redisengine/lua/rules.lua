@@ -159,6 +159,7 @@ release = function(s, q, id)
   s.handed[id] = nil
   if found then
     s.token = math.max(s.token, q.token)
+    if q.used then R.settle_rates(s, id, q.used) end
     R.forget(s, id)
     if via ~= s.caller then R.tell(s, via).renew = true end
   else
@@ -270,7 +271,7 @@ end,
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
 -- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have blocked others.
 watch = function(s)
-  if s.queued > 0 and (s.used > 0 or s.cooldown < math.huge) then
+  if s.queued > 0 and (s.used > 0 or s.cooldown < math.huge or s.due < math.huge) then
     local first = R.next_look(s)
     if not first then return end
     local n, stay, dropped = 1, 0, false -- number of tickets to read at once, and of those that insist
@@ -310,7 +311,7 @@ end,
 -- nil if some client will ask by then anyway.
 next_look = function(s)
   local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
-  if calls and s.alarm <= math.min(s.first, s.cooldown) then return nil end
+  if calls and s.alarm <= math.min(s.first, s.cooldown, s.due) then return nil end
   local first = R.next_end(s)
   if calls and s.alarm <= first then return nil end
   s.alarm = first
@@ -422,7 +423,9 @@ take = function(s, id, weight, slotted, lease_end, of)
     s.slots = true
   end
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
-  if not s.only then R.hold(s, R.key_of(s, id), weight, s.pools and R.takes(s.key_of[id]) or '') end
+  local takes = s.pools and R.takes(s.key_of[id]) or ''
+  if not s.only then R.hold(s, R.key_of(s, id), weight, takes) end
+  if takes ~= '' then R.spend(s, id, takes) end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -591,7 +594,7 @@ expire = function(s)
   s.behind = s.first <= s.now
 end,
 
--- next_end returns when something ends that may keep tickets waiting: the first lease, or a cooldown.
+-- next_end returns when a lease ends, or a cooldown, or time has brought what a ticket waits for.
 next_end = function(s)
   if s.moved ~= false then
     R.write_holders(s)
@@ -599,7 +602,7 @@ next_end = function(s)
     if not list[1] then R.repair(s, 'h') end -- KEEPER is missing: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
-  return math.min(s.first, s.cooldown)
+  return math.min(s.first, s.cooldown, s.due)
 end,
 
 -- answer answers the next request. It adds the answer to the last RECORD if
