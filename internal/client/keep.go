@@ -1,6 +1,10 @@
 package client
 
-import "time"
+import (
+	"time"
+
+	"sema/engine"
+)
 
 // This file decides what becomes of a released permit without asking the engine. The
 // idea is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012): a lock
@@ -30,7 +34,17 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.may && now < k.until && !k.closed && !c.resumed && !c.oldCaps && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
+	return k.may && now < k.until && !k.closed && !c.resumed && !c.oldCaps && !k.rated(c.target.Takes) && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
+}
+
+// rated reports whether a rate is taken: the engine has to count each permit.
+func (k *keeping) rated(takes engine.Pools) bool {
+	for pool := range takes.All() {
+		if k.pools.Amount(pool).Per > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // asNew reports whether the current limit and caps still allow this slot, and this caller.

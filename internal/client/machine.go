@@ -179,7 +179,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 			return nil
 		}
 	}
-	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
+	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true, used: a.Used}
 	if c != nil {
 		o.token = c.releaseToken()
 	}

@@ -22,6 +22,7 @@ type Order struct {
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
 	until    time.Duration // of a cooldown: when that ends
+	used     engine.Pools  // of a release: what was used of rates
 	owed     bool          // it is repeated until it is answered
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
@@ -48,7 +49,7 @@ func (o *Order) request() protocol.Request {
 	if o.other != nil {
 		return *o.other
 	}
-	return protocol.Request{Kind: protocol.Release, ID: o.id, Token: o.token, Mine: o.mine}
+	return protocol.Request{Kind: protocol.Release, ID: o.id, Token: o.token, Mine: o.mine, Used: o.used}
 }
 
 // Unsure reports whether an attempt had no answer, and may have been carried out.

@@ -38,10 +38,13 @@ func (s *Snapshot) Code(c *pack.Coder) {
 		pack.From(c, &h.Since, s.Token)
 		pack.From(c, &h.Token, s.Token)
 		pack.Int(c, &h.Slot)
-		rates := len(h.Spent) > 0
-		c.Bits(&h.Revoked, &h.Detached, &rates)
-		if rates {
-			pack.List(c, &h.Spent, func(until *float64) { double(c, until) })
+		spent := s.Spent[h.ID]
+		rates := len(spent) > 0
+		if c.Bits(&h.Revoked, &h.Detached, &rates); rates {
+			pack.List(c, &spent, func(until *float64) { double(c, until) })
+			if c.Reading {
+				s.spend(h.ID, spent)
+			}
 		}
 	})
 	pack.List(c, &s.Waiters, func(t *Recorded) {

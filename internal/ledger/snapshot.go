@@ -30,9 +30,10 @@ type Snapshot struct {
 	Keyed bool // whether it tells keys apart, and what it knows of them
 	Caps  engine.Caps
 	Pools engine.Pools
-	Rates map[string]Rate // of those that are rates, and not all there
-	Due   int64           // when time will have brought what some ticket waits for; 0: none waits for that alone
-	Time  int64           // virtual
+	Rates map[string]Rate         // of those that are rates, and not all there
+	Spent map[engine.ID][]float64 // by holder: of each pool that it takes, until when a rate counts as its own
+	Due   int64                   // when time will have brought what some ticket waits for; 0: none waits for that alone
+	Time  int64                   // virtual
 	Seq   int64
 	Epoch int
 	Keys  []RecordedKey // those that wait, have a rule, or others below them
@@ -66,8 +67,7 @@ type Recorded struct {
 	End      int64 // of the lease, or of the ticket
 	Since    int64 // holders: the grant
 	Token    int64
-	Slot     int       // holders: -1 for none
-	Spent    []float64 // holders: of each pool that it takes, until when a rate counts as its own; nil: none is a rate
+	Slot     int // holders: -1 for none
 	Revoked  bool
 	Place    int64 // waiters
 	Lease    int64 // waiters with a ticket that lasts
@@ -92,7 +92,10 @@ func (l *Ledger) Save() Snapshot {
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		r := h.record()
-		r.Since, r.Token, r.Slot, r.Spent, r.Revoked = h.since, h.token, h.slot, h.spent, h.revoked
+		r.Since, r.Token, r.Slot, r.Revoked = h.since, h.token, h.slot, h.revoked
+		if h.spent != nil {
+			s.spend(h.id, h.spent)
+		}
 		s.Holders = append(s.Holders, r)
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
@@ -139,6 +142,13 @@ func (l *Ledger) Save() Snapshot {
 		}
 	}
 	return s
+}
+
+func (s *Snapshot) spend(id engine.ID, spent []float64) {
+	if s.Spent == nil {
+		s.Spent = map[engine.ID][]float64{}
+	}
+	s.Spent[id] = spent
 }
 
 // Load makes a ledger of data that Save returned. Keys come first, then what counts for them, then the order of those that
@@ -190,7 +200,7 @@ func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 // loadEntries makes the permits and tickets, and counts them.
 func (l *Ledger) loadEntries(s *Snapshot) {
 	for _, r := range s.Holders {
-		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, spent: r.Spent, revoked: r.Revoked}
+		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, spent: s.Spent[r.ID], revoked: r.Revoked}
 		l.used += h.weight
 		l.hold(&h.demand, 1)
 		l.holders[h.id] = h

@@ -30,7 +30,7 @@ func (b *book) Audit() error {
 		return fmt.Errorf("the ledger shows %+v, and what it has written %+v", is, want)
 	}
 	for _, p := range b.ledger.State(dawn).Pools {
-		if p.Used != b.taken[p.Pool] {
+		if p.Per == 0 && p.Used != b.taken[p.Pool] {
 			return fmt.Errorf("%d of pool %q is said to be used, and permits have %d", p.Used, p.Pool, b.taken[p.Pool])
 		}
 	}
@@ -103,15 +103,15 @@ type book struct {
 }
 
 // newBook is the book of a ledger. Only the book may change the ledger from now on.
-func newBook(l *ledger.Ledger) *book { return &book{ledger: l, view: see(l.Save())} }
+func newBook(l *ledger.Ledger) *book { return &book{ledger: l, view: see(l.Save(), 0)} }
 
 // look makes the view anew.
-func (b *book) look() { b.view = see(b.ledger.Save()) }
+func (b *book) look(now int64) { b.view = see(b.ledger.Save(), now) }
 
 // Step carries out a call. news is what it tells the clients, the caller excepted.
 func (b *book) Step(now int64, client string, c protocol.Call) (reply protocol.Reply, news map[string]*protocol.Notification) {
 	reply = b.ledger.Step(now, client, engine.Client{Host: client}, c)
-	b.look()
+	b.look(now)
 	return reply, b.ledger.Notifications()
 }
 
@@ -120,14 +120,14 @@ func (b *book) Step(now int64, client string, c protocol.Call) (reply protocol.R
 func (b *book) Expire(now int64) {
 	if first, held := b.NextEnd(); now >= b.Keep || held && first <= now {
 		b.ledger.Over(now)
-		b.look()
+		b.look(now)
 	}
 }
 
 // Reap ends everything of dead clients, and returns what that tells the others.
 func (b *book) Reap(now int64, dead []string) (news map[string]*protocol.Notification) {
 	b.ledger.Reap(now, func(client string) bool { return slices.Contains(dead, client) })
-	b.look()
+	b.look(now)
 	return b.ledger.Notifications()
 }
 

@@ -35,6 +35,7 @@ type checker struct {
 	gone    map[engine.ID]int64        // since when a waiter has had no ticket
 	ghosts  map[engine.ID]bool         // what a late copy of a call asked for, after the server forgot that it is late
 	reports map[string]protocol.Totals // that were known after the last step
+	begun   map[string]*begun          // of each rate
 }
 
 // stepped looks at a step: before is what was written before it.
@@ -78,6 +79,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	}
 	slices.SortFunc(grants, func(a, b protocol.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	k.shares(before, c, grants, reply, news)
+	k.rates(before, c, reply, grants)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token)
 	}
@@ -146,6 +148,9 @@ func (k *checker) amounts() {
 		k.byPool = map[string]int{}
 	}
 	for pool := range k.w.pools.All() {
+		if w := k.w; w.pools.Amount(pool).Per > 0 {
+			continue // see rates
+		}
 		used := l.taken[pool]
 		most := max(l.Pools.Of(pool), min(k.byPool[pool], used))
 		if k.byPool[pool] = most; used > most {
@@ -449,7 +454,9 @@ func (k *checker) held() {
 	count := func(weight int, takes engine.Pools) {
 		sum += weight
 		for pool, n := range takes.All() {
-			taken[pool] += n
+			if w.pools.Amount(pool).Per == 0 {
+				taken[pool] += n
+			}
 		}
 	}
 	if w.now < k.doubt {
@@ -747,6 +754,9 @@ func (k *checker) patience(n *node) int64 {
 // left looks what remains when everybody has gone.
 func (k *checker) left() {
 	w := k.w
+	for pool, b := range k.begun {
+		k.keepsTo(pool, b)
+	}
 	for _, n := range w.nodes {
 		if len(n.callers) > 0 {
 			c := n.callers[0]
@@ -762,7 +772,7 @@ func (k *checker) left() {
 		}
 	})
 	for _, p := range w.server.ledger.ledger.State(w.server.now()).Pools {
-		if p.Used > 0 || p.Waiting > 0 {
+		if p.Used > 0 && p.Per == 0 || p.Waiting > 0 {
 			w.fail("leak: the server still counts %+v", p)
 		}
 	}
@@ -794,7 +804,11 @@ func (w *world) hasRoom(c *caller) bool {
 		}
 	}
 	for pool := range c.Takes.All() {
-		if l.taken[pool]+wanted[pool] > l.Pools.Of(pool) {
+		taken := l.taken[pool]
+		if l.rate(pool) {
+			taken = l.missing(pool, w.server.now())
+		}
+		if taken+wanted[pool] > l.Pools.Of(pool) {
 			return false
 		}
 	}

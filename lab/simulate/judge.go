@@ -79,7 +79,7 @@ func (j *judge) step(now int64, before, after *view, requests []protocol.Request
 // left looks whether a permit for which nobody would wait takes only what all leave that wait. Nothing else happens in its step.
 func left(before, after *view, r *protocol.Request) error {
 	same := func(a, b ledger.Recorded) bool { return a.ID == b.ID && a.End == b.End }
-	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
+	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.rated() || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
 		return nil
 	}
 	p := before.newRound(false)
@@ -253,7 +253,7 @@ func (j *judge) servedBefore(served, other *class, stands stood, level, weight i
 
 // inOrder works out the grants of a step that asks for nothing, and compares.
 func inOrder(at int64, before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
-	if len(grants) == 0 {
+	if len(grants) == 0 || before.rated() || after.rated() {
 		return nil
 	}
 	now := carriedOut(before, after, requests)
@@ -375,7 +375,7 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 			k.Cap, k.Share = 0, 0
 		}
 	}
-	return see(s)
+	return see(s, 0)
 }
 
 // changed are pools of which some have other amounts; 0 ends one.

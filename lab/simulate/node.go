@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sema/engine"
@@ -410,6 +412,13 @@ func (n *node) look(c *caller) (held bool) {
 func (n *node) letGo(c *caller) {
 	if n.w.tracing {
 		n.w.trace("%s: releases %v", n.client, c.Acquisition.ID())
+	}
+	if w := n.w; w.check.rated() && w.chance(2) {
+		var used []string
+		for pool, n := range c.Takes.All() {
+			used = append(used, pool+"="+strconv.Itoa(w.rng.IntN(n+2)))
+		}
+		c.Acquisition.Used = engine.Pools(strings.Join(used, ","))
 	}
 	n.machine.Release(n.clock(), &c.Acquisition).Abandon()
 	n.done(c)

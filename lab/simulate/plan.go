@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"sema/engine"
 	"sema/internal/protocol"
@@ -241,7 +242,24 @@ func drawPools(seed uint64) (pools engine.Pools, takes []engine.Pools, change in
 		}
 		takes = append(takes, newPools(some))
 	}
-	return newPools(all), takes, []int64{0, 0, 1, 6}[rng.IntN(4)]
+	change = []int64{0, 0, 1, 6}[rng.IntN(4)]
+	return drawRates(seed, newPools(all)), takes, change
+}
+
+// drawRates makes rates of some pools, in a third of the seeds.
+func drawRates(seed uint64, pools engine.Pools) engine.Pools {
+	if seed%3 != 1 {
+		return pools
+	}
+	rng, list := rand.New(rand.NewPCG(seed, 0x72617465)), []string(nil)
+	for name, n := range pools.All() {
+		text := engine.Amount{N: n}
+		if rng.IntN(3) > 0 {
+			text.Back, text.Per = 1+rng.IntN(6), []time.Duration{20, 100, 500, 3000}[rng.IntN(4)]*time.Millisecond
+		}
+		list = append(list, name+"="+text.String())
+	}
+	return engine.Pools(strings.Join(list, ","))
 }
 
 // newPools is the text of amounts that are in their range.

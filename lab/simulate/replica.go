@@ -117,7 +117,7 @@ func (s *server) failover() {
 	s.down = true
 	clear(s.reach)
 	l := ledger.Load(r.snapshot)
-	s.ledger, s.judge, w.check.reports = newBook(l), judge{}, nil
+	s.ledger, s.judge, w.check.reports, w.check.begun = newBook(l), judge{}, nil, nil
 	l.Reach = func(client string) bool { return s.reach[client] }
 	w.check.missesSteps()
 	*r = replica{snapshot: r.snapshot, has: 1, sent: 1, master: r.master + 1}

@@ -74,6 +74,12 @@ func (w *world) windUp() {
 	w.enough = w.steps + mostToWindUp
 	w.server.down, w.server.refuse = false, nil
 	w.server.operate(protocol.Request{Kind: protocol.Unpause})
+	for pool := range w.server.ledger.Pools.All() { // nobody waits for time
+		if a := w.server.ledger.Pools.Amount(pool); a.Per > 0 {
+			a.Per = time.Millisecond
+			w.server.operate(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(pool + "=" + a.String())})
+		}
+	}
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
@@ -183,6 +189,7 @@ func (w *world) faults() {
 			w.trace("server: its clock steps by %v", micros(step))
 		}
 		s.offset += step
+		w.check.begun = nil
 		w.back += max(0, -step)
 		w.disturbed(max(step, 0) + 2*w.longestLease())
 	})
@@ -212,13 +219,17 @@ func (w *world) faults() {
 		s.operate(r)
 	})
 	w.every(w.amounts, func() {
-		some := map[string]int{}
+		var some []string
 		for name := range w.pools.All() {
 			if w.chance(2) {
-				some[name] = w.rng.IntN(5)
+				a := w.pools.Amount(name)
+				if a.N = w.rng.IntN(5); a.N == 0 {
+					a.Per = 0
+				}
+				some = append(some, name+"="+a.String())
 			}
 		}
-		s.operate(protocol.Request{Kind: protocol.SetLimit, Pools: newPools(some)})
+		s.operate(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(strings.Join(some, ","))})
 	})
 	w.every(w.stops, func() {
 		s.operate(protocol.Request{Kind: protocol.Pause})

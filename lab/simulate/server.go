@@ -38,7 +38,7 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
-	s.paused, s.cooled, s.judge, s.w.check.reports = 0, 0, judge{}, nil
+	s.paused, s.cooled, s.judge, s.w.check.reports, s.w.check.begun = 0, 0, judge{}, nil, nil
 	s.forgotten = maps.Clone(s.fenced)
 	s.ledger = newBook(&ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched})
 }

@@ -44,8 +44,8 @@ type class struct {
 	epoch     int
 }
 
-// see is the view of a snapshot.
-func see(s ledger.Snapshot) *view {
+// see is the view of a snapshot at a time.
+func see(s ledger.Snapshot, now int64) *view {
 	v := &view{Snapshot: s, taken: map[string]int{}, root: &tenant{RecordedKey: ledger.RecordedKey{Above: true, Time: s.Time}, most: s.Limit}}
 	for _, k := range s.Keys {
 		t := v.tenant(k.Name)
@@ -61,7 +61,9 @@ func see(s ledger.Snapshot) *view {
 		weight, takes := s.Holders[i].ID.Weight, takesOf(&s.Holders[i])
 		v.used += weight
 		for pool, n := range takes {
-			v.taken[pool] += n
+			if !v.rate(pool) {
+				v.taken[pool] += n
+			}
 		}
 		for n := v.leaf(s.Holders[i].Key); n != nil; n = n.up {
 			n.held += weight
@@ -72,6 +74,9 @@ func see(s ledger.Snapshot) *view {
 				n.with[pool] += weight
 			}
 		}
+	}
+	for pool := range s.Rates {
+		v.taken[pool] = v.missing(pool, now)
 	}
 	for i := range s.Waiters {
 		set, t := s.Waiters[i].Takes.Names(), v.leaf(s.Waiters[i].Key)
@@ -85,6 +90,28 @@ func see(s ledger.Snapshot) *view {
 		t.most = v.capOf(t)
 	}
 	return v
+}
+
+// rate reports whether a pool comes back with time.
+func (v *view) rate(pool string) bool { return v.Pools.Amount(pool).Per > 0 }
+
+// rated reports whether any pool does.
+func (v *view) rated() bool {
+	for pool := range v.Pools.All() {
+		if v.rate(pool) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing is how much of a rate has not come back at a time.
+func (v *view) missing(pool string, now int64) int {
+	a := v.Pools.Amount(pool)
+	if a.Per == 0 {
+		return 0
+	}
+	return int(math.Ceil(max(0, v.Rates[pool].Full-float64(now)) / (float64(a.Per.Microseconds()) / float64(a.Back))))
 }
 
 // takesOf is what a permit or ticket takes of pools.
@@ -343,9 +370,10 @@ func (p *round) ready(silent func(engine.ID) bool) *class {
 			continue
 		}
 		short := p.v.root.most-p.v.root.held-p.kept[p.v.root] < t.ID.Weight
-		awaited := map[string]bool{}
+		awaited, timeAlone := map[string]bool{}, true
 		for pool, n := range takes {
 			awaited[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
+			timeAlone = timeAlone && (!awaited[pool] || p.v.rate(pool))
 		}
 		if silent(t.ID) || !short && !slices.Contains(slices.Collect(maps.Values(awaited)), true) {
 			return leaf
@@ -354,10 +382,12 @@ func (p *round) ready(silent func(engine.ID) bool) *class {
 			return nil
 		}
 		for pool, n := range takes {
-			p.awaited[pool] = p.awaited[pool] || awaited[pool]
-			p.taken[pool] += n
+			if !timeAlone || p.v.rate(pool) {
+				p.awaited[pool] = p.awaited[pool] || awaited[pool]
+				p.taken[pool] += n
+			}
 		}
-		for n := leaf.tenant; n != nil; n = n.up {
+		for n := leaf.tenant; n != nil && !timeAlone; n = n.up {
 			p.kept[n] += t.ID.Weight
 		}
 	}
