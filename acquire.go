@@ -60,7 +60,7 @@ func For(path ...string) AcquireOption {
 	return AcquireOption{kind: keyOption, n: int64(len(path)), text: strings.Join(path, engine.KeySeparator)}
 }
 
-// Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection. Each pool has a Take of
+// Take takes n of a pool as well, of those in Options.Pools: a GPU, a licence, a connection; or of a rate: a request, 3,200 tokens. Each pool has a Take of
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
 // nobody holds one pool while it waits for another. A caller that waits for a pool blocks those alone that want some of it.
 // The first waiter of a pool reserves what it wants, so that a caller who wants much is not passed for ever. n is

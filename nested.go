@@ -51,12 +51,12 @@ func PermitFrom(ctx context.Context) *Permit {
 	return nil
 }
 
-// nested fails if a wish can never be granted while the permits are held that ctx comes from.
+// nested fails if a wish can never be granted while the permits are held that ctx comes from. Time brings rates back.
 func (s *Semaphore) nested(ctx context.Context, w wish) error {
 	first := under(ctx)
 	err := s.nestedIn(first, "", w.weight)
 	for pool, n := range w.Takes.All() {
-		if err == nil {
+		if err == nil && !s.comesBack(pool) {
 			err = s.nestedIn(first, pool, n)
 		}
 	}
@@ -101,6 +101,13 @@ func counted(first, x *permitContext) bool {
 // same reports whether both are about one semaphore of one engine.
 func (s *Semaphore) same(o *Semaphore) bool {
 	return s == o || s.name == o.name && s.engine != nil && s.engine == o.engine
+}
+
+// comesBack reports whether a pool is a rate, as last seen.
+func (s *Semaphore) comesBack(pool string) bool {
+	s.loop.Lock()
+	defer s.loop.Unlock()
+	return s.loop.Machine.Pools().Amount(pool).Per > 0
 }
 
 // mayBecome is how much there is of a pool, or of the limit, as last seen; the limit given to New before that; and MaxLimit if

@@ -70,6 +70,12 @@ type Options struct {
 	// Pools are further limits: "gpu=8,licence=4". Acquisitions take some of them with Take. At most 16, each with a name
 	// of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of 1 … MaxLimit. engine.NewPools makes
 	// the text of a map. They are stored with the limit, and OnConflict goes for all.
+	//
+	// A pool may be a rate, which comes back with time and not with the permits. Of "rpm=500/1m" there are 500 at once, and 500 come
+	// back in each minute. Of "tpm=20000+200000/1m" there are 20,000 at once, and 200,000 come back in each minute. In any time
+	// no more begins than there is at once and comes back meanwhile: so give a vendor that counts by the minute
+	// a rate whose two numbers are its quota together. A minute may be anything from 1ms to 24h, in ms, s, m or h.
+	// See Permit.Used. Whoever lacks rates alone keeps only rates from others. Permits with a rate do not pass within a process.
 	// Default: none. Cost: as of Take.
 	Pools engine.Pools
 

@@ -183,6 +183,22 @@ func (p *Permit) RetryAfter(d time.Duration) {
 	l.Start(now)
 }
 
+// Used says how much of a rate the work has used, of which the permit took some by Take. It counts with the Release: what was not
+// used comes back at once, as far as time has not brought it back yet, and more than was taken is a debt. So an estimate is taken, and
+// the true cost is settled. A permit that does not say counts as having used what it took. The last word of a pool counts;
+// n below 0 counts as 0, and another pool than the permit's changes nothing.
+func (p *Permit) Used(pool string, n int) {
+	l := &p.h.sem.loop
+	l.Lock()
+	defer l.Unlock()
+	if _, takes := p.h.Takes.Has(pool); !takes || p.h.over != nil {
+		return
+	}
+	used := p.h.Acquisition.Used.Map()
+	used[pool] = min(max(0, n), MaxLimit)
+	p.h.Acquisition.Used, _ = engine.NewPools(used, 0) // a name that is taken is valid
+}
+
 // Release gives the permit back and hands it to the next waiter: within this
 // process, while no other client waits, and else through the engine; see also
 // Options.Keep. It does not depend on any context. It returns nil when the permit was held until now; an

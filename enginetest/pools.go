@@ -52,7 +52,7 @@ var poolTests = []test{
 		held = append(held, e.acquire(b, 1, sema.Take("db", 3)), e.acquire(a, 3))
 		e.busy(a, sema.Take("db", 1))
 		e.waits(w)
-		if st := e.state(a); st.Used != 5 || fmt.Sprint(st.Pools) != "[{db 3 3 0} {gpu 2 2 1}]" || st.Holders[0].Takes != "gpu=2" || st.Waiters[0].Takes != "gpu=1" {
+		if st := e.state(a); st.Used != 5 || fmt.Sprint(st.Pools) != "[{db 3 3 0 0 0s 0s} {gpu 2 2 1 0 0s 0s}]" || st.Holders[0].Takes != "gpu=2" || st.Waiters[0].Takes != "gpu=1" {
 			e.Errorf("used %d, %+v, %+v, %+v", st.Used, st.Pools, st.Holders, st.Waiters)
 		}
 		e.release(held...)
@@ -61,6 +61,46 @@ var poolTests = []test{
 		if p := e.poolState(a, "gpu"); p != (engine.PoolState{Pool: "gpu", Limit: 2}) {
 			e.Errorf("%+v", p)
 		}
+	}},
+	{name: "a rate comes back with time, and serves its waiter though nobody holds a permit", run: func(e *env) {
+		s := e.sem(9, pools("gpu=1,rpm=2+1/100ms"))
+		began := time.Now()
+		e.release(e.acquire(s, 1, sema.Take("rpm", 2)))
+		if p := e.poolState(s, "rpm"); p.Limit != 2 || p.Used == 0 || p.Back != 1 || p.Per != 100*time.Millisecond {
+			e.Errorf("a release gave the rate back: %+v", p)
+		}
+		for range 4 { // 0.1 s each
+			e.release(e.acquire(s, 1, sema.Take("rpm", 1)))
+		}
+		if took := time.Since(began); took < 390*time.Millisecond { // the clocks are two
+			e.broken("six of a rate of two, and one each 100 ms, were granted within %v", took)
+		}
+		e.until(func() bool { return e.poolState(s, "rpm").Used == 0 })
+		operator := e.operator()
+		e.ok(operator.Set(e.ctx(), sema.Rule{Pools: "rpm=1/1h"}))
+		e.release(e.acquire(s, 1, sema.Take("rpm", 1)))
+		w := e.queue(s, 1, sema.Take("rpm", 1))
+		e.release(e.acquire(s, 9)) // who lacks a rate alone keeps nothing else
+		e.waits(w)
+		e.ok(operator.Set(e.ctx(), sema.Rule{Pools: "rpm=1/10ms"}))
+		e.release(e.permit(w))
+	}},
+	{name: "what was not used of a rate comes back with the release", run: func(e *env) {
+		s := e.sem(9, pools("tpm=100/1h"))
+		p := e.acquire(s, 1, sema.Take("tpm", 100))
+		w := e.queue(s, 1, sema.Take("tpm", 60))
+		p.Used("tpm", 40)
+		p.Used("other", 1)
+		e.waits(w)
+		e.release(p)
+		next := e.permit(w)
+		next.Used("tpm", 90) // a debt
+		e.release(next)
+		if p := e.poolState(s, "tpm"); p.Used != 130 {
+			e.Errorf("%+v, want 130", p)
+		}
+		e.busy(s, sema.Take("tpm", 1))
+		e.release(e.acquire(s, 1))
 	}},
 	{name: "all that is taken is taken at once, or nothing", run: func(e *env) {
 		s := e.sem(9, pools("db=2,gpu=1"))
