@@ -41,12 +41,15 @@ type Caps = engine.Caps
 // map, or of a text from a configuration, with NewPools and ParsePools. Its methods:
 //
 //	All() iter.Seq2[string, int] // names and amounts, by name
+//	Amount(string) engine.Amount // how much there is of a pool: at once, and of a rate what comes back; zero: it is not among them
+//	Has(string) (int, bool) // at once, and whether it is among them
 //	Map() map[string]int
 //	MarshalJSON() ([]byte, error) // an object: {"gpu": 8, "licence": 4}
 //	Names() string                // "gpu,licence"
 //	Of(string) int                // the amount of a pool; 0: it is not among them
 //	UnmarshalJSON([]byte) error
 //	Validate(int) error // an *ArgumentError; the number is the least amount
+//	With(Pools) (Pools, error) // with other amounts for some; 0 takes one out
 type Pools = engine.Pools
 
 // ArgumentError says which value was refused and what would have been taken. Nothing was

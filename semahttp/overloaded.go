@@ -28,9 +28,9 @@ func overloadedResponse(a *http.Response, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()
 }
 
-// retryAfter is when the other side wants the next request: the Retry-After of a response of 429 or 503, in seconds or as a
-// date by the clock of that side. It is 0 if the response does not say.
-func retryAfter(a *http.Response) time.Duration {
+// RetryAfter is how long the other side wants no further request: the Retry-After of a response of 429 or 503, in seconds or as a
+// date by the clock of that side. It is 0 if the response does not say, or at most engine.MaxCooldown. Transport hears it by itself.
+func RetryAfter(a *http.Response) time.Duration {
 	text := a.Header.Get("Retry-After")
 	if text == "" || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -43,15 +43,15 @@ func retryAfter(a *http.Response) time.Duration {
 		return 0
 	}
 	if sent, err := http.ParseTime(a.Header.Get("Date")); err == nil {
-		return at.Sub(sent)
+		return min(at.Sub(sent), engine.MaxCooldown)
 	}
-	return time.Until(at)
+	return min(time.Until(at), engine.MaxCooldown)
 }
 
 // judge marks the request's permit if it went badly, and tells all processes when the other side wants the next request.
 func (t *Transport) judge(p *pass, a *http.Response, err error) {
 	if err == nil {
-		admit.RetryAfter(p.permit, retryAfter(a))
+		admit.RetryAfter(p.permit, RetryAfter(a))
 	}
 	bad := t.Overloaded
 	if bad == nil {

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,11 +22,17 @@ import (
 
 // limits are those of a gateway, the same in all gateways of an engine.
 type limits struct {
-	organisations []string       // those that are known
-	models        map[string]int // tokens at once, by the model's name
-	caps          sema.Caps      // tokens at once of each model: for an organisation, and for a user of one
-	places        int            // requests at once of this gateway while the engine is away
-	wait          time.Duration  // for a permit
+	organisations []string // those that are known
+	models        map[string]model
+	caps          sema.Caps     // requests at once of each model: for an organisation, and for a user of one
+	places        int           // requests at once of this gateway while the engine is away
+	wait          time.Duration // for a permit
+}
+
+// model is what a vendor allows.
+type model struct {
+	atOnce int        // requests
+	rates  sema.Pools // rpm: requests, tpm: tokens
 }
 
 // gateway limits the requests to a vendor's service.
@@ -45,22 +53,23 @@ type jobKey struct{}
 // newGateway asks the engine nothing, which may be away.
 func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error) {
 	g := &gateway{limits: l, semaphores: map[string]*sema.Semaphore{}}
-	for model, tokens := range l.models {
-		sem, err := sema.New(engine, "llm/"+model, tokens, &sema.Options{Caps: l.caps})
+	for name, m := range l.models {
+		sem, err := sema.New(engine, "llm/"+name, m.atOnce, &sema.Options{Caps: l.caps, Pools: m.rates})
 		if err != nil {
 			g.close()
 			return nil, err
 		}
-		g.semaphores[model] = sem
+		g.semaphores[name] = sem
 	}
 	g.limited = &semahttp.Handler{
 		Next: &httputil.ReverseProxy{
-			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(vendor) },
-			FlushInterval: -1, // a token leaves when it comes
+			Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(vendor) },
+			FlushInterval:  -1, // a token leaves when it comes
+			ModifyResponse: settle,
 		},
 		Limit: func(r *http.Request) semahttp.Limiter {
 			j := r.Context().Value(jobKey{}).(job)
-			return semahttp.Of(g.semaphores[j.model], sema.For(j.organisation, j.user), sema.Weight(j.tokens))
+			return semahttp.Of(g.semaphores[j.model], sema.For(j.organisation, j.user), sema.Take("rpm", 1), sema.Take("tpm", j.tokens))
 		},
 		Wait:   l.wait,
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, Position: "X-Queue-Position", // as clients of such services expect
@@ -71,6 +80,40 @@ func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error)
 		return nil, err
 	}
 	return g, nil
+}
+
+// settle tells all gateways when the vendor wants the next request, and how many tokens this one has used.
+func settle(answer *http.Response) error {
+	if p := sema.PermitFrom(answer.Request.Context()); p != nil { // nil: the engine is away
+		p.RetryAfter(semahttp.RetryAfter(answer))
+		if answer.StatusCode != http.StatusOK {
+			p.Used("tpm", 0) // what is refused costs nothing
+		}
+		answer.Body = &metered{ReadCloser: answer.Body, permit: p}
+	}
+	return nil
+}
+
+// metered finds at the end of an answer what it has used.
+type metered struct {
+	io.ReadCloser
+	permit *sema.Permit
+	tail   []byte
+}
+
+var total = regexp.MustCompile(`"total_tokens": ?([0-9]+)`)
+
+// Read implements io.Reader.
+func (m *metered) Read(b []byte) (int, error) {
+	n, err := m.ReadCloser.Read(b)
+	m.tail = append(m.tail, b[:n]...)
+	m.tail = m.tail[max(0, len(m.tail)-512):]
+	if found := total.FindSubmatch(m.tail); found != nil && err == io.EOF {
+		if used, err := strconv.Atoi(string(found[1])); err == nil {
+			m.permit.Used("tpm", used)
+		}
+	}
+	return n, err
 }
 
 // retryAfter tells clients when to come again: soon if the engine was away, and later if there is too much to do.

@@ -1,6 +1,6 @@
-// Gateway stands in front of a vendor's service of language models. It limits the tokens at once of each model, which
-// organisations share, and within each its users: across all gateways that share the semaphores. A streamed answer
-// counts until its last token.
+// Gateway stands in front of a vendor's service of language models. For each model it keeps to a number of requests at once, which
+// organisations share and within each its users, and to requests and tokens a minute: across all gateways that share the
+// semaphores. A streamed answer counts until its last token, and then by the tokens that it has used.
 //
 //	go run ./gateway                                          # against a service of its own, which counts
 //	go run ./gateway -listen :8080 -upstream https://models.example.org -redis 127.0.0.1:6379
@@ -25,8 +25,8 @@ import (
 // ours are the limits of this gateway; a real one reads them from its configuration.
 var ours = limits{
 	organisations: []string{"acme", "globex", "initech"},
-	models:        map[string]int{"large": 1000, "small": 1000},
-	caps:          sema.Caps{750, 500},
+	models:        map[string]model{"large": {4, "rpm=500/1m,tpm=20000+200000/1m"}, "small": {4, "rpm=10/1s,tpm=1000/1h"}},
+	caps:          sema.Caps{3, 2},
 	places:        3,
 	wait:          time.Minute,
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"sema"
@@ -45,7 +49,11 @@ func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
 	crowd := func(at *served, what string, atOnce int, requests ...request) error {
 		service.await(atOnce)
 		answers, err := all(ctx, at.URL, requests)
-		fmt.Fprintf(out, "%s: %d answers, %d requests of %d tokens at once\n", what, answers, service.requests.Most(), service.tokens.Most())
+		most := ""
+		if atOnce > 1 {
+			most = fmt.Sprintf(", %d at once", service.requests.Most())
+		}
+		fmt.Fprintf(out, "%s: %d answers%s, %d refused by the service\n", what, answers, most, service.refused.Swap(0))
 		return err
 	}
 	status := func(what string, at *served, r request) error {
@@ -54,7 +62,7 @@ func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
 			return err
 		}
 		if resp.StatusCode == http.StatusTooManyRequests {
-			resp.Status += ", Retry-After " + resp.Header.Get("Retry-After") + ", position " + resp.Header.Get("X-Queue-Position")
+			resp.Status += ", Retry-After " + resp.Header.Get("Retry-After") + ", position " + cmp.Or(resp.Header.Get("X-Queue-Position"), "none")
 		}
 		fmt.Fprintf(out, "%s: %s\n", what, resp.Status)
 		return resp.Body.Close()
@@ -65,9 +73,11 @@ func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
 		atOnce   int
 		requests []request
 	}{
-		{"alice of acme, 500 tokens of large at once", 2, []request{{"acme", "alice", "large", 250, 8}}},
-		{"all of acme, 750 tokens of large", 3, []request{{"acme", "", "large", 250, 8}}},
-		{"all organisations, 1000 tokens of large", 4, []request{{"acme", "", "large", 250, 8}, {"globex", "", "large", 250, 8}}},
+		{"alice of acme, 2 at once", 2, []request{{"acme", "alice", "large", 250, 8}}},
+		{"all of acme, 3 at once", 3, []request{{"acme", "", "large", 250, 8}}},
+		{"all organisations, 4 at once", 4, []request{{"acme", "", "large", 250, 8}, {"globex", "", "large", 250, 8}}},
+		{"small, 20 where the service takes 24 a second", 1, []request{{"acme", "", "small", 40, 10}, {"globex", "", "small", 40, 10}}},
+		{"small, 8 of at most 500 tokens, of 1000 an hour", 1, []request{{"acme", "", "small", 500, 8}}},
 	} {
 		if err := crowd(front, c.what, c.atOnce, c.requests...); err != nil {
 			return err
@@ -75,17 +85,17 @@ func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
 	}
 
 	// Streams fill the model; a further request is refused.
-	service.await(3)
+	service.await(4)
 	streaming, leave := context.WithCancel(ctx)
 	defer leave()
-	for i, organisation := range []string{"acme", "globex", "globex"} {
+	for i, organisation := range []string{"acme", "acme", "globex", "globex"} {
 		resp, err := request{organisation, fmt.Sprint("user ", i), "large", 300, 1}.send(streaming, front.URL, "yes")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
 	}
-	if err := status("large, while 3 stream", busy, request{"initech", "erin", "large", 300, 1}); err != nil {
+	if err := status("large, while 4 stream", busy, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
 	leave() // in the middle of an answer
@@ -93,10 +103,18 @@ func show(ctx context.Context, engine sema.Engine, out io.Writer) error {
 	if err := status("large, when they have left", front, request{"initech", "erin", "large", 300, 1}); err != nil {
 		return err
 	}
-	if err := status("2000 tokens of 1000", front, request{"globex", "dave", "large", 2000, 1}); err != nil {
+	if err := status("30000 tokens of 20000 at once", front, request{"globex", "dave", "large", 30000, 1}); err != nil {
 		return err
 	}
-	return crowd(alone, "without its engine, 3 requests at once", 3, request{"globex", "", "large", 300, 9}, request{"initech", "", "small", 300, 9})
+	service.busy.Store(true) // for one answer, and then it wants a second of rest
+	if err := status("large, when the service says 429", front, request{"globex", "dave", "large", 300, 1}); err != nil {
+		return err
+	}
+	service.refused.Store(0)
+	if err := crowd(front, "large, a second later by itself", 1, request{"globex", "", "large", 300, 4}); err != nil {
+		return err
+	}
+	return crowd(alone, "without its engine, 3 requests at once", 3, request{"globex", "", "large", 300, 5}, request{"initech", "", "large", 300, 5})
 }
 
 // served is a gateway at an address of its own.
@@ -183,28 +201,55 @@ func (r request) send(ctx context.Context, at, endless string) (*http.Response, 
 	return http.DefaultClient.Do(sent)
 }
 
-// upstream stands in for a vendor's service: it streams its answers, and counts how many requests, and tokens of
-// theirs, it has at once.
-type upstream struct{ requests, tokens *gauge.Gauge }
+// upstream stands in for a vendor's service: it streams its answers, counts how many requests it has at once, and refuses
+// what is more than 24 requests of a model within a second, or comes within a second after it has said so.
+type upstream struct {
+	requests *gauge.Gauge
+	refused  atomic.Int64 // answers of 429
+	busy     atomic.Bool  // it refuses the next request
 
-func newUpstream() *upstream { return &upstream{gauge.New(1), gauge.New(1)} }
+	mu    sync.Mutex
+	came  map[string][]time.Time // by model
+	until time.Time              // it refuses all
+}
+
+func newUpstream() *upstream {
+	return &upstream{requests: gauge.New(1), came: map[string][]time.Time{}}
+}
 
 // await begins to count anew: each answer takes until n requests are there at once.
-func (u *upstream) await(n int) {
-	u.requests.Await(n)
-	u.tokens.Await(0)
+func (u *upstream) await(n int) { u.requests.Await(n) }
+
+// takes reports whether a request is within the service's own limits.
+func (u *upstream) takes(model string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	came := slices.DeleteFunc(u.came[model], func(t time.Time) bool { return now.Sub(t) >= time.Second })
+	u.came[model] = append(came, now)
+	if u.busy.Swap(false) || len(came) >= 24 && model == "small" || now.Before(u.until) {
+		u.until = now.Add(time.Second)
+		return false
+	}
+	return true
 }
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var asked struct {
-		MaxTokens int `json:"max_tokens"`
+		Model     string `json:"model"`
+		MaxTokens int    `json:"max_tokens"`
 	}
-	if err != nil || json.Unmarshal(body, &asked) != nil {
+	switch {
+	case err != nil || json.Unmarshal(body, &asked) != nil:
 		http.Error(w, "no request", http.StatusBadRequest)
 		return
+	case !u.takes(asked.Model):
+		u.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many", http.StatusTooManyRequests)
+		return
 	}
-	defer u.tokens.Enter(len(body)/4 + asked.MaxTokens)()
 	defer u.requests.Enter(1)()
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, "data: the first token\n\n")
@@ -214,5 +259,5 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	_, _ = fmt.Fprint(w, "data: the last token\n\n")
+	_, _ = fmt.Fprintf(w, "data: the last token\n\ndata: {\"usage\":{\"total_tokens\": %d}}\n\n", (len(body)/4+asked.MaxTokens)/20)
 }
