@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sema"
@@ -95,7 +96,11 @@ var kinds = map[string]kind{
 
 func limitFields(x access.Record, st engine.State, v url.Values) []field {
 	for pool := range x.Pools.All() {
-		return []field{{Name: "amount", Label: "Amount of " + pool, Type: "number", Value: cmp.Or(v.Get("amount"), strconv.Itoa(view.Pool(st.Pools, pool).Limit)), Max: engine.MaxLimit, Required: true}}
+		there, kind := view.Pool(st.Pools, pool).Amount(), "number"
+		if there.Per > 0 {
+			kind = "text"
+		}
+		return []field{{Name: "amount", Label: "Amount of " + pool, Type: kind, Value: cmp.Or(v.Get("amount"), there.String()), Max: engine.MaxLimit, Required: true}}
 	}
 	list := []field{{Name: "limit", Label: "Limit", Type: "number", Value: strconv.Itoa(cmp.Or(x.Limit, st.Limit)), Min: 0, Max: engine.MaxLimit, Required: true}} // of 0 the error names the pause
 	if view.Keyed(st) {
@@ -163,6 +168,10 @@ func changeOf(v url.Values, asks bool, a visitor) (access.Record, kind, error) {
 	case "limit":
 		var err, wrong error
 		if pool := v.Get("pool"); pool != "" {
+			if text := v.Get("amount"); strings.Contains(text, "/") { // a rate
+				x.Pools, err = engine.ParsePools(pool+"="+text, 0)
+				return x, d, err
+			}
 			n, err := wholeOf(v, "amount")
 			if err == nil && v.Get("amount") == "" && !asks {
 				err = &engine.ArgumentError{What: "amount", Value: "", Want: "a whole number"}

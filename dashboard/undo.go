@@ -58,13 +58,13 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 }
 
 func undoLimit(x access.Record, before engine.State) (says string, back url.Values) {
-	for pool, n := range x.Pools.All() { // it is one
-		was := view.Pool(before.Pools, pool).Limit
-		back = url.Values{"do": {"limit"}, "pool": {pool}, "amount": {strconv.Itoa(was)}}
+	for pool := range x.Pools.All() { // it is one
+		was := view.Pool(before.Pools, pool).Amount()
+		back = url.Values{"do": {"limit"}, "pool": {pool}, "amount": {was.String()}}
 		if !before.Pinned {
 			back.Set("unset", "1")
 		}
-		return fmt.Sprintf("%s %d → %d.", pool, was, n), back
+		return fmt.Sprintf("%s %v → %v.", pool, was, x.Pools.Amount(pool)), back
 	}
 	says = fmt.Sprintf("Limit %d → %d", before.Limit, x.Limit)
 	back = url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}

@@ -108,10 +108,13 @@ type PoolState struct {
 	Waiting int    `json:"waiting"` // tickets that want some of it
 
 	// Of a rate: Back come back in each Per, and one more in Next. Used has not come back yet.
-	Back int           `json:"back,omitempty"`
-	Per  time.Duration `json:"per,omitempty"`  // 0: it is no rate
-	Next time.Duration `json:"next,omitempty"` // 0: all are there
+	Back int           `json:"-"`
+	Per  time.Duration `json:"-"` // 0: it is no rate
+	Next time.Duration `json:"-"` // 0: all are there
 }
+
+// Amount is how much there is of it.
+func (p PoolState) Amount() Amount { return Amount{p.Limit, p.Back, p.Per} }
 
 // Waiting is how many callers wait: those with tickets and those behind them in the
 // same processes.

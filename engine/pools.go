@@ -95,10 +95,11 @@ func NewPools(amounts map[string]int, least int) (Pools, error) {
 	for name, n := range amounts {
 		list[name] = Amount{N: n}
 	}
-	return poolsOf(list, least)
+	return PoolsOf(list, least)
 }
 
-func poolsOf(amounts map[string]Amount, least int) (Pools, error) {
+// PoolsOf is NewPools of amounts that may be rates.
+func PoolsOf(amounts map[string]Amount, least int) (Pools, error) {
 	if len(amounts) > MaxPools {
 		return "", &ArgumentError{What: "pools", Value: len(amounts), Want: fmt.Sprintf("at most %d", MaxPools)}
 	}
@@ -133,7 +134,7 @@ func ParsePools(text string, least int) (Pools, error) {
 		}
 		amounts[name] = amount
 	}
-	return poolsOf(amounts, least)
+	return PoolsOf(amounts, least)
 }
 
 // Validate checks a text that NewPools may not have made. The error is an *ArgumentError.
@@ -210,7 +211,7 @@ func (p Pools) With(some Pools) (Pools, error) {
 			delete(all, name)
 		}
 	}
-	return poolsOf(all, 1)
+	return PoolsOf(all, 1)
 }
 
 // Names are the names, with commas between: "gpu,licence".
@@ -232,7 +233,7 @@ func (p Pools) MarshalJSON() ([]byte, error) { return json.Marshal(p.amounts()) 
 func (p *Pools) UnmarshalJSON(text []byte) (err error) {
 	var amounts map[string]Amount
 	if err = json.Unmarshal(text, &amounts); err == nil {
-		*p, err = poolsOf(amounts, 0)
+		*p, err = PoolsOf(amounts, 0)
 	}
 	return err
 }
@@ -253,7 +254,7 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 		return json.Unmarshal(text, &a.N)
 	}
 	parsed, err := parseAmount(rate)
-	if err != nil {
+	if err != nil || parsed.Per == 0 {
 		return &ArgumentError{What: "amount of a pool", Value: rate, Want: `a number, or a rate such as "500/1m" or "20000+200000/1m"`}
 	}
 	*a = parsed

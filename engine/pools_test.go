@@ -22,7 +22,7 @@ func TestPoolsInJSON(t *testing.T) {
 	if text, err := json.Marshal(engine.Holder{}); err != nil || strings.Contains(string(text), "takes") {
 		t.Errorf("%s, %v", text, err)
 	}
-	for _, text := range []string{`{"gpu":-1}`, `{"gpu":1.5}`, `{"":1}`, `{"a b":1}`, `{"gpu":2147483648}`, `{"rpm":"5/0s"}`, `{"rpm":"5/1us"}`, `{"rpm":"0/1m"}`, `{"rpm":"5+0/1m"}`, `{"rpm":"5/25h"}`, `{"rpm":"/1m"}`, `{"rpm":"5+/1m"}`, `{"rpm":"5+1"}`, `"gpu=1"`, `["gpu"]`, `1`} {
+	for _, text := range []string{`{"gpu":-1}`, `{"gpu":1.5}`, `{"":1}`, `{"a b":1}`, `{"gpu":2147483648}`, `{"rpm":"5"}`, `{"rpm":"5/0s"}`, `{"rpm":"5/1us"}`, `{"rpm":"0/1m"}`, `{"rpm":"5+0/1m"}`, `{"rpm":"5/25h"}`, `{"rpm":"/1m"}`, `{"rpm":"5+/1m"}`, `{"rpm":"5+1"}`, `"gpu=1"`, `["gpu"]`, `1`} {
 		var p engine.Pools
 		if err := json.Unmarshal([]byte(text), &p); err == nil || p != "" {
 			t.Errorf("%s: %q, %v", text, p, err)

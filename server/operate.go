@@ -126,7 +126,7 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 	if err != nil {
 		return err
 	}
-	pools, err := engine.NewPools(q.Pools, 0)
+	pools, err := engine.PoolsOf(q.Pools, 0)
 	if err != nil {
 		return err
 	}

@@ -78,19 +78,25 @@ func (n *whole) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// amounts are those of pools in JSON, by name.
-type amounts map[string]int
+// amounts are those of pools in JSON, by name: whole numbers, or of rates texts such as "500/1m".
+type amounts map[string]engine.Amount
 
-// UnmarshalJSON implements json.Unmarshaler. It checks only that they are whole numbers: see engine.NewPools.
+// UnmarshalJSON implements json.Unmarshaler. Their ranges are for engine.PoolsOf.
 func (a *amounts) UnmarshalJSON(text []byte) error {
 	fields, err := fieldsOf(text)
 	*a = amounts{}
 	for name, value := range fields {
 		var n whole
-		if err = n.UnmarshalJSON(value); err != nil {
+		var rate engine.Amount
+		if bytes.HasPrefix(value, []byte(`"`)) {
+			err = rate.UnmarshalJSON(value)
+		} else if err = n.UnmarshalJSON(value); err == nil {
+			rate.N = int(n)
+		}
+		if err != nil {
 			break
 		}
-		(*a)[name] = int(n)
+		(*a)[name] = rate
 	}
 	return err
 }
@@ -112,10 +118,12 @@ func (q *acquireRequest) check() (terms client.Terms, target protocol.Target, er
 	terms.Lease, lease = leaseOf(q.Lease, defaultLease)
 	terms.Limit, limit = limitOf(q.Limit)
 	terms.Caps, caps = capsOf(q.Caps)
-	terms.Pools, pools = engine.NewPools(q.Pools, 1)
+	terms.Pools, pools = engine.PoolsOf(q.Pools, 1)
 	var name, taken error
 	target.Key, name = engine.NewKey(q.Key...)
-	target.Takes, taken = engine.NewPools(q.Take, 1)
+	if target.Takes, taken = engine.PoolsOf(q.Take, 1); taken == nil {
+		taken = protocol.Target{Takes: target.Takes}.Validate()
+	}
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
 		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}

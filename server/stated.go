@@ -48,13 +48,13 @@ func (x *semaphore) state(ctx context.Context, says stated, policy string) error
 		return err
 	}
 	has := stated{Limit: st.Limit, Caps: st.Caps}
-	amounts := map[string]int{}
+	amounts := map[string]engine.Amount{}
 	for _, p := range st.Pools {
 		if p.Limit > 0 {
-			amounts[p.Pool] = p.Limit
+			amounts[p.Pool] = p.Amount()
 		}
 	}
-	if has.Pools, err = engine.NewPools(amounts, 1); err != nil {
+	if has.Pools, err = engine.PoolsOf(amounts, 1); err != nil {
 		return err
 	}
 	heard := says
@@ -83,18 +83,18 @@ func (x *semaphore) state(ctx context.Context, says stated, policy string) error
 }
 
 // set stores a configuration in place of one with these pools.
-func (x *semaphore) set(ctx context.Context, says stated, pools map[string]int) (err error) {
+func (x *semaphore) set(ctx context.Context, says stated, pools map[string]engine.Amount) (err error) {
 	r := protocol.Request{Kind: protocol.SetLimit, Limit: says.Limit, Caps: says.Caps}
 	for i, n := range r.Caps {
 		r.Caps[i] = cmp.Or(n, -1) // 0 would leave one as it is
 	}
 	for name := range pools {
-		pools[name] = 0
+		pools[name] = engine.Amount{}
 	}
-	for name, n := range says.Pools.All() {
-		pools[name] = n
+	for name := range says.Pools.All() {
+		pools[name] = says.Pools.Amount(name)
 	}
-	if r.Pools, err = engine.NewPools(pools, 0); err != nil {
+	if r.Pools, err = engine.PoolsOf(pools, 0); err != nil {
 		return err
 	}
 	_, err = x.order(ctx, "acquire", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {

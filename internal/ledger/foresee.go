@@ -24,7 +24,12 @@ func Foresee(st *engine.State) *Foreseen {
 	f := &Foreseen{l: l}
 	l.keys.on, l.keys.caps = true, st.Caps
 	for _, p := range st.Pools {
-		*l.keys.pool(p.Pool) = pool{limit: p.Limit, used: p.Used}
+		is := pool{limit: p.Limit, used: p.Used}
+		if p.Per > 0 { // at the time 0 as much has not come back yet
+			is.unit = float64(p.Per.Microseconds()) / float64(p.Back)
+			is.full = (float64(p.Used) - 0.5) * is.unit
+		}
+		*l.keys.pool(p.Pool) = is
 	}
 	l.foreseeKeys(st)
 	for _, w := range st.Waiters {
@@ -150,7 +155,7 @@ func (f *Foreseen) Raise(key engine.Key, pool string, n int) {
 // Serve serves all that can be served. What others keep free then stays so, for Lacks. It reports whether anybody was
 // served, or dropped.
 func (f *Foreseen) Serve() bool {
-	f.l.begin("")
+	f.l.begin(0, "")
 	f.l.budget = math.MaxInt
 	was := len(f.l.tickets)
 	f.l.grant(0, last)
@@ -206,7 +211,7 @@ func (f *Foreseen) lacks(t *ticket, own int, say func(key engine.Key, pool strin
 		lacks(engine.Key(k.name), "", n)
 	}
 	for name, n := range t.takes.All() {
-		lacks("", name, n-f.l.keys.pools[name].free()-own*n)
+		lacks("", name, n-f.l.keys.pools[name].free(0)-own*n)
 	}
 	lacks("", "", t.weight-f.l.free()-own*t.weight)
 	return any

@@ -45,7 +45,7 @@ func (l Look) Obstacles(w engine.Waiter) []Obstacle {
 	if l.known == nil {
 		st := l.State
 		f := ledger.Foresee(&st)
-		*l.asked = asked{before: f, after: f, settled: !l.Paused, known: map[question][]Obstacle{}}
+		*l.asked = asked{before: f, after: f, settled: !l.Paused && l.Cooldown == nil, known: map[question][]Obstacle{}}
 		if f.Serve() {
 			l.before, l.settled = ledger.Foresee(&st), false
 		}
@@ -124,6 +124,9 @@ func (x *inquiry) find() (list []Obstacle) {
 	}
 	if x.Paused {
 		list = append(list, Obstacle{Text: "paused by an operator", Pause: true})
+	}
+	if c := x.Cooldown; c != nil {
+		list = append(list, Obstacle{Text: fmt.Sprintf("nobody begins for %s, said %s", Brief(c.Left), Says(c.By)), Pause: true})
 	}
 	if r.ahead {
 		list = append(list, x.ahead)

@@ -33,15 +33,42 @@ type Summary struct {
 // State is a semaphore with its holders and waiters.
 type State struct {
 	Summary
-	Holders  []Holder           `json:"holders"`            // the one that got its permit first comes first
-	Waiters  []Waiter           `json:"waiters"`            // in the order they will be served; with keys, key by key
-	Caps     []int              `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
-	Pools    []engine.PoolState `json:"pools"`              // by name
-	Keys     []Key              `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
-	Adapting *Adapting          `json:"adapting,omitempty"` // nil: nobody finds the limit
+	Holders  []Holder    `json:"holders"`            // the one that got its permit first comes first
+	Waiters  []Waiter    `json:"waiters"`            // in the order they will be served; with keys, key by key
+	Caps     []int       `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
+	Pools    []PoolState `json:"pools"`              // by name
+	Cooldown *Cooldown   `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
+	Keys     []Key       `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
+	Adapting *Adapting   `json:"adapting,omitempty"` // nil: nobody finds the limit
 
 	MoreHolders int `json:"more_holders,omitempty"` // so many are left out
 	MoreWaiters int `json:"more_waiters,omitempty"` // tickets
+}
+
+// PoolState is a pool. A rate comes back with time.
+type PoolState struct {
+	engine.PoolState
+	Rate string  `json:"rate,omitempty"`         // "500/1m", "20000+200000/1m"; "": it is none
+	Next float64 `json:"next_seconds,omitempty"` // until one more of the rate has come back; 0: all are there
+}
+
+// Cooldown stops all grants for a while.
+type Cooldown struct {
+	Left float64 `json:"left_seconds"`
+	By   string  `json:"by"` // who said so last
+}
+
+// Says is who a client is, in a sentence.
+func Says(c engine.Client) string {
+	switch {
+	case c.Label == "" && c.Host == "":
+		return "a caller"
+	case c.Label == "":
+		return "a caller on " + c.Host
+	case c.Host == "":
+		return c.Label
+	}
+	return c.Label + " on " + c.Host
 }
 
 // Adapting is how a limit is found.
@@ -115,8 +142,18 @@ func Summarize(s watch.Summary) Summary {
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
 	look := LookAt(st)
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: append([]engine.PoolState{}, st.Pools...), Keys: look.Rows()}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: []PoolState{}, Keys: look.Rows()}
 	look.Explain(v.Keys)
+	for _, p := range st.Pools {
+		is := PoolState{PoolState: p, Next: p.Next.Seconds()}
+		if p.Per > 0 {
+			is.Rate = p.Amount().String()
+		}
+		v.Pools = append(v.Pools, is)
+	}
+	if c := st.Cooldown; c != nil {
+		v.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}
+	}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}

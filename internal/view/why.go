@@ -104,7 +104,9 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 	for name, n := range w.Takes.All() {
 		p := Pool(l.Pools, name)
 		b := Bound{Of: " of " + name, Wants: n, Pool: name, Held: p.Used, Limit: p.Limit}
-		b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of)
+		if b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of); p.Per > 0 {
+			b.Text = fmt.Sprintf("%d of %d%s used, the next comes in %s", b.Held, b.Limit, b.Of, Brief(p.Next))
+		}
 		list = append(list, b)
 	}
 	return append(list, Bound{Text: fmt.Sprintf("%d of %d held", l.Used, l.Limit), Wants: w.Weight, Held: l.Used, Limit: l.Limit})

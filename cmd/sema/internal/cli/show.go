@@ -69,6 +69,9 @@ func table(name string, st sema.State) string {
 	if st.Paused {
 		rule += ", paused"
 	}
+	if c := st.Cooldown; c != nil {
+		rule += fmt.Sprintf(", nobody begins for %s, said %s", brief(c.Left), printable(view.Says(c.By), 2*engine.MaxLabel))
+	}
 	head := fmt.Sprintf("%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, rule, st.Used, max(0, st.Limit-st.Used), st.Waiting())
 	for _, text := range []string{view.Adapts(st), releases(st)} {
 		if text != "" {
@@ -123,7 +126,11 @@ func tableOfPools(t io.Writer, pools []engine.PoolState) {
 		if i == 0 {
 			fmt.Fprintf(t, "POOL\tLIMIT\tUSED\tWAITING\n")
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", printable(p.Pool, engine.MaxPool), p.Limit, p.Used, p.Waiting)
+		next := ""
+		if p.Next > 0 {
+			next = ", the next in " + brief(p.Next)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d%s\t%d\n", printable(p.Pool, engine.MaxPool), p.Amount(), p.Used, next, p.Waiting)
 	}
 }
 

@@ -509,6 +509,9 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if st.Paused {
 		paused = "paused by an operator, "
 	}
+	if c := st.Cooldown; c != nil {
+		paused += "nobody begins for " + brief(c.Left) + ", "
+	}
 	options, held := "", ""
 	if w.flags.key != "" {
 		options = " --key " + quote(w.flags.key.String())
