@@ -179,7 +179,7 @@ func (p *Permit) RetryAfter(d time.Duration) {
 	l := &p.h.sem.loop
 	l.Lock()
 	now := l.Now()
-	l.Machine.Cool(now, min(d, engine.MaxCooldown), &p.h.Acquisition)
+	l.Machine.Cool(now, min(d, engine.MaxCooldown), l.Machine.Self(&p.h.Acquisition))
 	l.Start(now)
 }
 

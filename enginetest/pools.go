@@ -229,7 +229,7 @@ var poolTests = []test{
 			e.Errorf("%+v", p)
 		}
 		e.release(last) // and it may be kept until the recall arrives
-		e.until(func() bool { return fmt.Sprint(e.state(s).Pools) == "[{db 1 0 0} {new 3 0 0}]" })
+		e.until(func() bool { return fmt.Sprint(e.state(s).Pools) == "[{db 1 0 0 0 0s 0s} {new 3 0 0 0 0s 0s}]" })
 	}},
 	{name: "who waits behind others is told within a lease that a pool has ended", run: func(e *env) {
 		o, options := e.operator(), &sema.Options{Pools: "gpu=1", Lease: steps}

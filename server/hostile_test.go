@@ -224,6 +224,28 @@ func TestWrongKeysAndCaps(t *testing.T) {
 	})
 }
 
+// A release may settle rates, and say when whoever the permit is for wants the next one.
+func TestAReleaseSettles(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		const at = "/v1/semaphores/x/permits/a"
+		h.want(200, "PUT", at, `{"limit":2,"label":"job 7","pools":{"tpm":"100/1h"},"take":{"tpm":100}}`)
+		for _, body := range []string{`{"used":{"tpm":-1}}`, `{"used":{"tpm":"5/1m"}}`, `{"used":7}`, `{"retry_after":-1}`, `{"retry_after":601}`, `{"retry_after":"20"}`, `{"use":{}}`} {
+			h.want(400, "DELETE", at, body)
+		}
+		h.want(204, "DELETE", at, `{"used":{"tpm":40},"retry_after":20}`)
+		st := h.state("x")
+		if c := st.Cooldown; c == nil || c.By.Label != "job 7" || c.Left <= 10*time.Second || st.Pools[0].Used != 40 {
+			t.Errorf("%+v, %+v", c, st.Pools)
+		}
+		if a := h.want(200, "GET", "/v1/semaphores/x", ""); !strings.Contains(string(a.body), `"rate":"100/1h"`) || !strings.Contains(string(a.body), `"by":"job 7 on `) {
+			t.Errorf("%s", a.body)
+		}
+		h.want(429, "PUT", at, `{"limit":2}`)
+		time.Sleep(21 * time.Second) // in virtual time
+		h.want(200, "PUT", at, `{"limit":2,"take":{"tpm":60}}`)
+	})
+}
+
 func TestWrongPools(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		var many []string
@@ -232,7 +254,7 @@ func TestWrongPools(t *testing.T) {
 		}
 		wrong := []string{
 			`null`, `1`, `"gpu=1"`, `true`, `[]`, `["gpu"]`, `{"gpu":null}`, `{"gpu":"1"}`, `{"gpu":1.5}`, `{"gpu":-1}`, `{"gpu":[1]}`, `{"gpu":{}}`, `{"gpu":2147483648}`, `{"gpu":1e300}`,
-			`{"gpu":99999999999999999999}`, `{"gpu":1,"gpu":1}`, `{"":1}`, `{"g u":1}`, `{"a=1,b":1}`, `{"ü":1}`, `{"a\u0001":1}`, `{"a\u0002":1}`, `{"` + strings.Repeat("n", 33) + `":1}`,
+			`{"rpm":"5/0s"}`, `{"rpm":"5/1y"}`, `{"rpm":"0/1m"}`, `{"rpm":"5+/1m"}`, `{"rpm":"5/1m "}`, `{"gpu":99999999999999999999}`, `{"gpu":1,"gpu":1}`, `{"":1}`, `{"g u":1}`, `{"a=1,b":1}`, `{"ü":1}`, `{"a\u0001":1}`, `{"a\u0002":1}`, `{"` + strings.Repeat("n", 33) + `":1}`,
 			`{` + strings.Join(many, ",") + `}`, `{"` + strings.Repeat("n", 60_000) + `":1}`, `{"gpu":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, "{\"\xff\":1}",
 		}
 		for _, value := range wrong {
@@ -244,6 +266,7 @@ func TestWrongPools(t *testing.T) {
 		}
 		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":0}}`)
 		h.want(400, "PUT", acquireX, `{"limit":1,"take":{"gpu":0}}`)
+		h.want(400, "PUT", acquireX, `{"limit":1,"take":{"rpm":"5/1m"}}`)
 		h.want(400, "PUT", acquireX, `{"limit":1,"key":"`+strings.Repeat("k", 250)+`","take":{"gpu":1}}`)
 		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":1},"pools":{"gpu":1}}`)
 		h.want(404, "PUT", acquireX, `{"limit":1,"take":{"gpu":1}}`)
@@ -254,7 +277,7 @@ func TestWrongPools(t *testing.T) {
 		long := strings.Repeat("n", 32)
 		for i, fields := range []string{
 			`"pools":{}`, `"take":{}`, `"pools":{"` + long + `":2147483647,"A.b-c_9":1e0},"take":{"` + long + `":2147483647}`,
-			`"pools":{"gpu":9},"take":{"gpu":1},"key":"` + strings.Repeat("k", 249) + `"`, `"pools":{` + strings.Join(many[1:], ",") + `},"take":{` + strings.Join(many[1:], ",") + `}`,
+			`"pools":{"rpm":"5/1m"},"take":{"rpm":5}`, `"pools":{"gpu":9},"take":{"gpu":1},"key":"` + strings.Repeat("k", 249) + `"`, `"pools":{` + strings.Join(many[1:], ",") + `},"take":{` + strings.Join(many[1:], ",") + `}`,
 		} {
 			h.want(200, "PUT", fmt.Sprintf("/v1/semaphores/right%d/permits/a", i), `{"limit":100,`+fields+`}`)
 		}

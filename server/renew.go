@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"sema"
 	"sema/access"
+	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/loop"
 	"sema/internal/protocol"
@@ -129,21 +131,48 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *access.Who
 		return err
 	}
 	defer done()
-	if err := x.released(r.Context(), numberOf(who, id)); err != nil {
+	var q struct {
+		Used       amounts `json:"used"`        // of rates
+		RetryAfter seconds `json:"retry_after"` // nobody is granted a permit before
+	}
+	if err := readJSON(w, r, &q, false); err != nil {
+		return err
+	}
+	says := said{retryAfter: q.RetryAfter.duration()}
+	says.used, err = engine.PoolsOf(q.Used, 0)
+	switch {
+	case err != nil:
+		return err
+	case strings.Contains(string(says.used), "/"):
+		return &engine.ArgumentError{What: "used", Value: string(says.used), Want: "how much of each rate, and no rate"}
+	case q.RetryAfter < 0 || float64(q.RetryAfter) > engine.MaxCooldown.Seconds():
+		return &engine.ArgumentError{What: "retry_after", Value: float64(q.RetryAfter), Want: "0 … 600"}
+	}
+	if err := x.released(r.Context(), numberOf(who, id), says); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
+// said is what a release says of the work that it ends.
+type said struct {
+	used       engine.Pools
+	retryAfter time.Duration
+}
+
 // released releases the held permit with a number. If this server knows no such permit, or
 // its grant is over, it releases a later grant of another server.
-func (x *semaphore) released(ctx context.Context, number uint64) error {
+func (x *semaphore) released(ctx context.Context, number uint64, says said) error {
 	var here, there *client.Order
 	status, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 		p := x.permit(number)
 		if p == nil || p.State() != client.Held {
 			return nil, errGone
+		}
+		p.Acquisition.Used = says.used
+		if says.retryAfter > 0 {
+			x.loop.Machine.Cool(now, says.retryAfter, &p.Wish.Who)
 		}
 		here = x.loop.Machine.Release(now, &p.Acquisition)
 		here.Owner = w
@@ -159,7 +188,10 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 	if err == nil {
 		status, err = x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 			there = &client.Order{Owner: w}
-			x.loop.Machine.Do(now, there, protocol.Request{Kind: protocol.Release, ID: id, Token: h.Token})
+			if says.retryAfter > 0 {
+				x.loop.Machine.Cool(now, says.retryAfter, &h.Client)
+			}
+			x.loop.Machine.Do(now, there, protocol.Request{Kind: protocol.Release, ID: id, Token: h.Token, Used: says.used})
 			return there, nil
 		})
 		if err == nil && status != protocol.Done {

@@ -57,7 +57,7 @@ export interface SemaphoreOptions {
    */
   caps?: readonly number[]
   /** Further limits beside this one, of which AcquireOptions.take takes some, as in { gpu: 8 }; stored with the limit. Default: none. */
-  pools?: Readonly<Record<string, number>>
+  pools?: Readonly<Record<string, number | string>>
 }
 
 export interface AcquireOptions {
@@ -90,7 +90,7 @@ export class Semaphore {
   readonly limit: number
   readonly lease: number
   readonly caps: readonly number[]
-  readonly pools?: Readonly<Record<string, number>>
+  readonly pools?: Readonly<Record<string, number | string>>
   /**
    * Waits for a permit, first come, first served. It is renewed until it is released:
    *
@@ -122,6 +122,10 @@ export class Permit implements AsyncDisposable {
   readonly slot: number | null
   /** Aborted with a PermitLost when the permit is lost, by this process's own clock. Give it to fetch and the like. */
   readonly signal: AbortSignal
+  /** Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt. */
+  used(pool: string, n: number): void
+  /** Says with the release that nobody, in any process, is to begin before so many seconds have passed, ten minutes at the most. */
+  retryAfter(seconds: number): void
   /** Gives the permit back. Whoever waits has it at once. Rejects with PermitLost if it was lost; a second call does nothing. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>

@@ -255,6 +255,7 @@ export class Permit {
   #lease
   #held
   #lost = new AbortController()
+  #says = {}
   #released = new AbortController()
 
   constructor(client, path, id, lease, held) {
@@ -280,13 +281,21 @@ export class Permit {
     }
   }
 
+  used(pool, n) {
+    this.#says.used = { ...this.#says.used, [pool]: n }
+  }
+
+  retryAfter(seconds) {
+    if (seconds > 0) this.#says.retry_after = Math.max(this.#says.retry_after ?? 0, Math.min(seconds, 600))
+  }
+
   async release() {
     if (this.#released.signal.aborted) return
     this.#released.abort()
     this.signal.throwIfAborted()
     const end = this.#held.until + this.#lease / 10
     for (let first = true; ; first = false) {
-      const answer = await this.#client.ask("DELETE", this.#path, undefined, Math.max(0.5, Math.min(5, end - now())))
+      const answer = await this.#client.ask("DELETE", this.#path, this.#says.used || this.#says.retry_after ? this.#says : undefined, Math.max(0.5, Math.min(5, end - now())))
       if (answer?.status === 204) return
       if (answer?.status === 410) {
         if (first) throw new PermitLost(answer.body.detail)

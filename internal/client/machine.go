@@ -32,6 +32,7 @@
 package client
 
 import (
+	"cmp"
 	"time"
 
 	"sema/engine"
@@ -163,6 +164,13 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 	default:
 		m.sender.drop(c)
 	}
+}
+
+// Self is who a caller of this process is to operators.
+func (m *Machine) Self(a *Acquisition) *engine.Client {
+	who := m.cfg.Self
+	who.Label = cmp.Or(a.Label, who.Label)
+	return &who
 }
 
 // Release gives back the permit of an acquisition that was granted; also one

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -66,17 +65,15 @@ func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 }
 
 // Cool asks for a cooldown: the engine grants nobody a permit for d from now on. Until it has that, no permit that is released
-// here is passed on or kept either. Whoever has the permit a says so.
-func (m *Machine) Cool(now, d time.Duration, a *Acquisition) {
+// here is passed on or kept either. who says so.
+func (m *Machine) Cool(now, d time.Duration, who *engine.Client) {
 	m.keeping.recall()
 	s := &m.sender
 	if i := slices.IndexFunc(s.orders, func(o *Order) bool { return o.until > 0 }); i >= 0 { // many may hear of it at once
 		s.orders[i].until = max(s.orders[i].until, now+d)
 		return
 	}
-	who := m.cfg.Self
-	who.Label = cmp.Or(a.Label, who.Label)
-	s.orders = append(s.orders, &Order{other: &protocol.Request{Kind: protocol.Cooldown, Who: &who}, came: now, until: now + d, owed: true, told: true})
+	s.orders = append(s.orders, &Order{other: &protocol.Request{Kind: protocol.Cooldown, Who: who}, came: now, until: now + d, owed: true, told: true})
 }
 
 // Abandon says that nobody waits for an order's answer any more. The release of an

@@ -432,7 +432,7 @@ func (n *node) retryAfter(c *caller, us int64) {
 	if n.w.tracing {
 		n.w.trace("%s: %v says that nobody is to begin for %v", n.client, c.Acquisition.ID(), micros(us))
 	}
-	n.machine.Cool(n.clock(), micros(us), &c.Acquisition)
+	n.machine.Cool(n.clock(), micros(us), n.machine.Self(&c.Acquisition))
 	n.pump()
 }
 

@@ -98,6 +98,19 @@ test("keys of several names", async () => {
   }
 })
 
+test("rates, settled, and a rest for all", async () => {
+  const shared = client.semaphore(server.name, { limit: 9, pools: { tpm: "100/1h" } })
+  const first = await shared.acquire({ take: { tpm: 100 } })
+  assert.equal(await shared.tryAcquire({ take: { tpm: 1 } }), null)
+  first.used("tpm", 40)
+  await first.release()
+  const second = await shared.acquire({ take: { tpm: 60 } })
+  second.retryAfter(0.5)
+  await second.release()
+  assert.equal(await shared.tryAcquire(), null)
+  await (await shared.acquire({ timeout: MINUTE })).release()
+})
+
 test("pools beside the limit", async () => {
   const shared = client.semaphore(server.name, { limit: 9, pools: { gpu: 2, licence: 1 } })
   assert.deepEqual(shared.pools, { gpu: 2, licence: 1 })

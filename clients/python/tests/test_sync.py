@@ -123,6 +123,16 @@ class Sync(Serving):
                 self.client.semaphore(self.name, limit=9, caps=caps).acquire()
             self.assertEqual(refused.exception.kind, "urn:sema:argument")
 
+    def test_rates(self) -> None:
+        shared = self.client.semaphore(self.name, limit=9, pools={"tpm": "100/1h"})
+        with shared.acquire(take={"tpm": 100}) as permit:
+            self.assertIsNone(shared.try_acquire(take={"tpm": 1}))
+            permit.used("tpm", 40)
+        with shared.acquire(take={"tpm": 60}) as permit:
+            permit.retry_after(0.5)
+        self.assertIsNone(shared.try_acquire())
+        shared.acquire(MINUTE).release()
+
     def test_pools(self) -> None:
         shared = self.client.semaphore(self.name, limit=9, pools={"gpu": 2, "licence": 1})
         self.assertEqual(shared.pools, {"gpu": 2, "licence": 1})

@@ -158,7 +158,7 @@ class Wish:
     slot: bool = False
     key: str | Sequence[str] = ""
     caps: tuple[int, ...] = ()
-    pools: Mapping[str, int] = field(default_factory=dict)
+    pools: Mapping[str, int | str] = field(default_factory=dict)
     take: Mapping[str, int] = field(default_factory=dict)
     priority: float = 0.0
     timeout: float | None = None
@@ -199,6 +199,7 @@ class Held:
     until: float  # by now()
     loss: PermitLost | None = None  # why it is gone
     released: bool = False
+    says: dict[str, Any] = field(default_factory=dict)  # with its release
 
     def check(self) -> None:
         """Raises PermitLost if the permit cannot be trusted any more."""
@@ -215,6 +216,16 @@ class Shown:
 
     def __init__(self, held: Held) -> None:
         self._held = held
+
+    def used(self, pool: str, n: int) -> None:
+        """Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt."""
+        self._held.says.setdefault("used", {})[pool] = n
+
+    def retry_after(self, seconds: float) -> None:
+        """Says with the release that nobody, in any process, is to begin before so many seconds have passed, ten minutes at
+        the most: as a service does by 429 and Retry-After."""
+        if seconds > 0:
+            self._held.says["retry_after"] = max(self._held.says.get("retry_after", 0), min(seconds, 600))
 
     @property
     def id(self) -> str:
@@ -353,7 +364,7 @@ def releasing(held: Held) -> Steps:
     while True:
         if foreign := wish.foreign:
             raise foreign
-        answer = yield Request("DELETE", wish.path, None, max(0.5, min(5.0, end - now())))
+        answer = yield Request("DELETE", wish.path, held.says or None, max(0.5, min(5.0, end - now())))
         if answer is not None and answer.status == 204:
             return
         if answer is not None and answer.status == 410:

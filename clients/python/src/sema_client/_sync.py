@@ -33,7 +33,7 @@ class Client:
         self._patience = patience
         self._context = context
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int | str] | None = None) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
         how long the server waits for a process that vanished; permits are renewed after a third of it.
         caps: how much each key may hold, see acquire: first each key of one name, then each of two and of three, as in
@@ -124,14 +124,14 @@ def keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
 
 
-def terms(caps: Sequence[int], pools: Mapping[str, int] | None) -> tuple[tuple[int, ...], dict[str, int]]:
+def terms(caps: Sequence[int], pools: Mapping[str, int | str] | None) -> tuple[tuple[int, ...], dict[str, int]]:
     return checked("caps", caps, tuple, "numbers, as in (20, 4)"), checked("pools", pools or {}, dict, 'limits by name, as in {"gpu": 8}')
 
 
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int | str] | None = None) -> None:
         self._client = client
         self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, *terms(caps, pools)
 

@@ -49,7 +49,7 @@ class Client:
         self._closed = False
         _clients.add(self)
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, caps: Sequence[int] = (), pools: Mapping[str, int | str] | None = None) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
         how long the server waits for a process that vanished; permits are renewed after a third of it.
         caps: how much each key may hold, see acquire: first each key of one name, then each of two and of three, as in
@@ -156,7 +156,7 @@ if hasattr(os, "register_at_fork"):
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int] | None = None) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, caps: Sequence[int] = (), pools: Mapping[str, int | str] | None = None) -> None:
         self._client = client
         self.name, self.limit, self.lease, self.caps, self.pools = name, limit, lease, *terms(caps, pools)
 
