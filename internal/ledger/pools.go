@@ -169,9 +169,9 @@ func (ks *tree) setPools(now int64, all engine.Pools) {
 			continue
 		}
 		unit := float64(a.Per.Microseconds()) / float64(a.Back)
-		if p.unit > 0 {
+		if p.unit > 0 && p.unit != unit {
+			p.given = max(p.given, p.full+p.given-float64(now)) // what permits have taken until now is not given back
 			p.full = float64(now) + max(0, p.full-float64(now))/p.unit*unit
-			p.given = 0
 		}
 		p.unit = unit
 	}

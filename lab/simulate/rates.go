@@ -47,9 +47,11 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 		}
 		for pool, used := range r.Used.All() {
 			if b := k.begun[pool]; b != nil {
-				if i := slices.IndexFunc(b.all, func(x begin) bool { return x.id == r.ID }); i >= 0 {
-					b.all[i].n = min(b.all[i].n, used)
-					b.all[i].id = engine.ID{} // of a later grant under this id there may be another one
+				for i, x := range slices.Backward(b.all) { // an id may be granted again
+					if x.id == r.ID {
+						b.all[i].n = min(x.n, used)
+						break
+					}
 				}
 			}
 		}

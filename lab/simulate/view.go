@@ -551,9 +551,11 @@ func (v *view) Callers(client string) (n int) {
 	return n
 }
 
-// NextEnd is when the first lease ends, or a cooldown; ok is false without any.
+// NextEnd is when the first lease ends, or a cooldown, or a rate has what a ticket waits for; ok is false without any.
 func (v *view) NextEnd() (end int64, ok bool) {
-	end, ok = v.Cooldown, v.Cooldown > 0
+	if end, ok = v.Cooldown, v.Cooldown > 0; v.Due > 0 && (!ok || v.Due < end) {
+		end, ok = v.Due, true
+	}
 	for i := range v.Holders {
 		if h := &v.Holders[i]; !ok || h.End < end {
 			end, ok = h.End, true

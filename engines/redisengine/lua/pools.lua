@@ -360,8 +360,11 @@ R.set_pools = function(s, there)
   for pool, n, rate in R.amounts(there) do
     local p, old, unit = s.pools[pool] or {used = 0, reserved = 0}, was[pool], R.unit(n, rate)
     if unit then
-      p.full, p.given = 0, 0
-      if old and old.unit then p.full = s.now + math.max(0, old.full - s.now) / old.unit * unit end
+      p.full, p.given = old and old.unit and old.full or 0, old and old.unit and old.given or 0
+      if old and old.unit and old.unit ~= unit then
+        p.given = math.max(p.given, p.full + p.given - s.now) -- what permits have taken until now is not given back
+        p.full = s.now + math.max(0, p.full - s.now) / old.unit * unit
+      end
     end
     p.limit, p.unit, s.pools[pool] = n, unit, p
   end
