@@ -75,7 +75,7 @@ type Options struct {
 	// back in each minute. Of "tpm=20000+200000/1m" there are 20,000 at once, and 200,000 come back in each minute. In any time
 	// no more begins than there is at once and comes back meanwhile: so give a vendor that counts by the minute
 	// a rate whose two numbers are its quota together. A minute may be anything from 1ms to 24h, in ms, s, m or h.
-	// See Permit.Used. Whoever lacks rates alone keeps only rates from others. Permits with a rate do not pass within a process.
+	// See Permit.Used. A caller that lacks rates alone keeps only rates from others. Permits with a rate do not pass within a process.
 	// Default: none. Cost: as of Take.
 	Pools engine.Pools
 

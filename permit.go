@@ -167,7 +167,7 @@ func (p *Permit) Renew(ctx context.Context) error {
 	return p.Err()
 }
 
-// RetryAfter tells all processes what whoever the permit is for has said: nobody is to begin before d has passed. A vendor does
+// RetryAfter tells all processes that the service that the permit is for wants no new call before d has passed. A vendor says
 // so by the status 429 and a Retry-After, for example. Until then the semaphore grants no permit, and its waiters keep their
 // places; the permits that are held stay. It only extends what was said before, and ends by itself, or when an operator
 // unpauses. d is ten minutes at the most; 0 or less changes nothing. RetryAfter does not wait: it is sent in the background,

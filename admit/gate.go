@@ -247,7 +247,7 @@ func Overloaded(p Permit) {
 	}
 }
 
-// RetryAfter says that whoever the permit is for wants nobody to begin for d: see sema.Permit. 0 or less, and a permit
+// RetryAfter says that the vendor, or another service that the permit is for, wants no new call for d: see sema.Permit. 0 or less, and a permit
 // that has no such method, change nothing.
 func RetryAfter(p Permit, d time.Duration) {
 	if p, ok := p.(interface{ RetryAfter(time.Duration) }); ok {

@@ -79,7 +79,7 @@ type Turn struct {
 // MaxCooldown is how long a cooldown lasts at the most.
 const MaxCooldown = 10 * time.Minute
 
-// Cooldown stops all grants for a while: whoever the permits are for has asked for that, with a 429 for example.
+// Cooldown stops all grants for a while. The service that the permits are for has asked for that, with a 429 for example.
 type Cooldown struct {
 	Left time.Duration `json:"left"`
 	By   Client        `json:"by"` // who said so last
@@ -108,9 +108,9 @@ type PoolState struct {
 	Waiting int    `json:"waiting"` // tickets that want some of it
 
 	// Of a rate: Back come back in each Per, and one more in Next. Used has not come back yet.
-	Back int           `json:"-"`
-	Per  time.Duration `json:"-"` // 0: it is no rate
-	Next time.Duration `json:"-"` // 0: all are there
+	Back int           `json:"back,omitempty"`
+	Per  time.Duration `json:"per,omitempty"`  // 0: it is no rate
+	Next time.Duration `json:"next,omitempty"` // 0: all are there
 }
 
 // Amount is how much there is of it.

@@ -130,7 +130,7 @@ func ParsePools(text string, least int) (Pools, error) {
 		name, n, _ := strings.Cut(strings.TrimSpace(part), "=")
 		amount, err := parseAmount(n)
 		if _, twice := amounts[name]; err != nil || twice {
-			return "", &ArgumentError{What: "pools", Value: text, Want: `each pool once and its amount, such as "gpu=1,licence=2,rpm=500/1m"`}
+			return "", &ArgumentError{What: "pools", Value: text, Want: `each pool once and its amount, such as "gpu=1,licence=2"`}
 		}
 		amounts[name] = amount
 	}

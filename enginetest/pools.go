@@ -80,7 +80,7 @@ var poolTests = []test{
 		e.ok(operator.Set(e.ctx(), sema.Rule{Pools: "rpm=1/1h"}))
 		e.release(e.acquire(s, 1, sema.Take("rpm", 1)))
 		w := e.queue(s, 1, sema.Take("rpm", 1))
-		e.release(e.acquire(s, 9)) // who lacks a rate alone keeps nothing else
+		e.release(e.acquire(s, 9)) // a caller that lacks a rate alone keeps nothing else
 		e.waits(w)
 		e.ok(operator.Set(e.ctx(), sema.Rule{Pools: "rpm=1/10ms"}))
 		e.release(e.permit(w))

@@ -224,7 +224,7 @@ func TestWrongKeysAndCaps(t *testing.T) {
 	})
 }
 
-// A release may settle rates, and say when whoever the permit is for wants the next one.
+// A release may settle rates, and say when the vendor wants the next call.
 func TestAReleaseSettles(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const at = "/v1/semaphores/x/permits/a"

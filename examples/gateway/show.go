@@ -201,7 +201,7 @@ func (r request) send(ctx context.Context, at, endless string) (*http.Response, 
 	return http.DefaultClient.Do(sent)
 }
 
-// upstream stands in for a vendor's service: it streams its answers, counts how many requests it has at once, and refuses
+// upstream stands in for a vendor's service: it streams its answers, and counts how many requests it has at once. It refuses
 // what is more than 24 requests of a model within a second, or comes within a second after it has said so.
 type upstream struct {
 	requests *gauge.Gauge

@@ -32,7 +32,7 @@ func (p *pool) free(now int64) int {
 	return p.limit - used - p.reserved
 }
 
-// when is when there will be n of a rate beside what is reserved.
+// when is the time from which on n of a rate are there, and what is reserved.
 func (p *pool) when(n int) int64 {
 	return int64(math.Ceil(p.full - float64(p.limit-p.reserved-n)*p.unit))
 }
@@ -53,7 +53,7 @@ func (l *Ledger) spend(now int64, takes engine.Pools) (spent []float64) {
 	return spent
 }
 
-// settle corrects what a permit has taken of rates to what was used. More than was taken is a debt. Less comes back at once, but
+// settle counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once, but
 // for what time has brought back already, or other permits have given: so what is used keeps to the rate.
 func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
 	i := 0

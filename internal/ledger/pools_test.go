@@ -126,7 +126,7 @@ func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
 	}
 }
 
-// A rate comes back with time, and what a permit did not use of it with its release. Whoever lacks only a rate keeps nothing else
+// A rate comes back with time, and what a permit did not use of it with its release. A caller that lacks only a rate keeps nothing else
 // from others.
 func TestARateComesBackWithTime(t *testing.T) {
 	b := &bench{now: 1_000_000_000_000}

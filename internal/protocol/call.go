@@ -74,7 +74,7 @@ const (
 	// The engine forgets a session's reports a minute after the last one.
 	Report
 
-	// Cooldown stops all grants for Lease, engine.MaxCooldown at the most: whoever the permits are for has asked for that.
+	// Cooldown stops all grants for Lease, engine.MaxCooldown at the most. The service that the permits are for has asked for that.
 	// A cooldown that ends later stays as it is. Unpause ends it. State names Who.
 	Cooldown
 )

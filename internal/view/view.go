@@ -47,7 +47,11 @@ type State struct {
 
 // PoolState is a pool. A rate comes back with time.
 type PoolState struct {
-	engine.PoolState
+	Pool    string `json:"pool"`
+	Limit   int    `json:"limit"`
+	Used    int    `json:"used"`
+	Waiting int    `json:"waiting"` // tickets that want some of it
+
 	Rate string  `json:"rate,omitempty"`         // "500/1m", "20000+200000/1m"; "": it is none
 	Next float64 `json:"next_seconds,omitempty"` // until one more of the rate has come back; 0: all are there
 }
@@ -145,7 +149,7 @@ func Of(name string, st engine.State) State {
 	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: []PoolState{}, Keys: look.Rows()}
 	look.Explain(v.Keys)
 	for _, p := range st.Pools {
-		is := PoolState{PoolState: p, Next: p.Next.Seconds()}
+		is := PoolState{Pool: p.Pool, Limit: p.Limit, Used: p.Used, Waiting: p.Waiting, Next: p.Next.Seconds()}
 		if p.Per > 0 {
 			is.Rate = p.Amount().String()
 		}

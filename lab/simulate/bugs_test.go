@@ -106,7 +106,7 @@ var planted = []struct {
 	{"less than nothing of a pool is lacked by all", blockedFile, "\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", "\tfor _, p := range l.keys.pools {\n\t\tif p.used > p.limit {\n\t\t\treturn false\n\t\t}\n\t}\n\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", false},
 	{"nothing of a pool is kept free", reserveFile, "p.reserved += n", "_ = n", false},
 	{"no weight is kept free for who waits for a pool", reserveFile, "k.reserved += t.weight", "_ = k", false},
-	{"who waits for a pool leaves it to those behind", reserveFile, "p.awaited = p.awaited || n > p.free(l.now)", "_ = n", false},
+	{"who waits for a pool leaves it to those behind", reserveFile, "p.awaited = p.awaited || n > p.free(l.now)", "p.awaited = p.awaited || p.unit > 0 && n > p.free(l.now)", false},
 	{"a pool that was awaited stays so", reserveFile, "p.reserved, p.awaited = 0, false", "p.reserved = 0", false},
 	{"what is kept free of a pool is not given up", reserveFile, "p.reserved, p.awaited = 0, false", "p.awaited = false", false},
 	{"weight that is kept free is not given up", reserveFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},

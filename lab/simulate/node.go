@@ -424,7 +424,7 @@ func (n *node) letGo(c *caller) {
 	n.done(c)
 }
 
-// retryAfter has a holder say that nobody is to begin for a while.
+// retryAfter says for a holder that nobody is to begin for a while.
 func (n *node) retryAfter(c *caller, us int64) {
 	if !c.held {
 		return

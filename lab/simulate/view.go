@@ -551,7 +551,7 @@ func (v *view) Callers(client string) (n int) {
 	return n
 }
 
-// NextEnd is when the first lease ends, or a cooldown, or a rate has what a ticket waits for; ok is false without any.
+// NextEnd is when the first lease ends, or a cooldown, or enough of a rate has come back for a ticket; ok is false without any.
 func (v *view) NextEnd() (end int64, ok bool) {
 	if end, ok = v.Cooldown, v.Cooldown > 0; v.Due > 0 && (!ok || v.Due < end) {
 		end, ok = v.Due, true
