@@ -194,9 +194,13 @@ func (p *Permit) Used(pool string, n int) {
 	if _, takes := p.h.Takes.Has(pool); !takes || p.h.over != nil {
 		return
 	}
-	used := p.h.Acquisition.Used.Map()
+	s := p.h.sem
+	used := s.uses[p.h].Map()
 	used[pool] = min(max(0, n), MaxLimit)
-	p.h.Acquisition.Used, _ = engine.NewPools(used, 0) // a name that is taken is valid
+	if s.uses == nil {
+		s.uses = map[*holding]engine.Pools{}
+	}
+	s.uses[p.h], _ = engine.NewPools(used, 0) // a name that is taken is valid
 }
 
 // Release gives the permit back and hands it to the next waiter: within this
@@ -229,6 +233,7 @@ func (h *holding) release(cause error) error {
 		return err
 	}
 	s.used = now
+	used := s.uses[h]
 	h.end(cause)
 	token, held := h.Token(), now-h.GrantedAt()
 	if s.adapt != nil && lost == nil {
@@ -242,6 +247,7 @@ func (h *holding) release(cause error) error {
 		l.Run(now)
 	} else {
 		o.Owner = &h.back
+		o.Uses(used)
 		confirm := l.Within(now, s.callTimeout())
 		l.Run(now)
 		status, err = l.Result(confirm, "release", &h.back, o)
@@ -275,6 +281,9 @@ func (h *holding) release(cause error) error {
 // free.
 func (h *holding) end(cause error) {
 	h.over = cause
+	if len(h.sem.uses) > 0 {
+		delete(h.sem.uses, h)
+	}
 	if h.cause == nil {
 		h.cause = cause
 	}

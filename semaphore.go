@@ -35,6 +35,8 @@ type Semaphore struct {
 
 	used      time.Duration // when a permit was last asked for, or ended; guarded by the loop's lock
 	abandoned []*holding    // found by the garbage collector; guarded by the loop's lock
+
+	uses map[*holding]engine.Pools // what permits that are held have said, see Permit.Used; guarded by the loop's lock
 }
 
 // New prepares a semaphore called name. From its first acquisition on, limit holds

@@ -170,12 +170,12 @@ func (x *semaphore) released(ctx context.Context, number uint64, says said) erro
 		if p == nil || p.State() != client.Held {
 			return nil, errGone
 		}
-		p.Acquisition.Used = says.used
 		if says.retryAfter > 0 {
 			x.loop.Machine.Cool(now, says.retryAfter, &p.Wish.Who)
 		}
 		here = x.loop.Machine.Release(now, &p.Acquisition)
 		here.Owner = w
+		here.Uses(says.used)
 		x.tellOver(p, nil)
 		x.names.End(&p.Named)
 		p.end(errGone)
@@ -191,7 +191,7 @@ func (x *semaphore) released(ctx context.Context, number uint64, says said) erro
 			if says.retryAfter > 0 {
 				x.loop.Machine.Cool(now, says.retryAfter, &h.Client)
 			}
-			x.loop.Machine.Do(now, there, protocol.Request{Kind: protocol.Release, ID: id, Token: h.Token, Used: says.used})
+			x.loop.Machine.Do(now, there, protocol.Request{Kind: protocol.Release, ID: id, Token: h.Token, Pools: says.used})
 			return there, nil
 		})
 		if err == nil && status != protocol.Done {

@@ -167,8 +167,6 @@ func checkKey(q *protocol.Request) error {
 		return &engine.ArgumentError{What: "key", Value: "", Want: "a key that is not empty"}
 	case q.Takes != "" && q.Kind != protocol.Ask:
 		return &engine.ArgumentError{What: "pools", Value: string(q.Takes), Want: "none, but in an ask"}
-	case q.Used != "" && q.Kind != protocol.Release:
-		return &engine.ArgumentError{What: "used", Value: string(q.Used), Want: "none, but in a release"}
 	case q.Cap < 0 || q.Cap > engine.MaxLimit:
 		return &engine.ArgumentError{What: "cap", Value: q.Cap, Want: "0 … 2147483647"}
 	case q.Share < 0 || q.Share > engine.MaxShare:
@@ -181,10 +179,10 @@ func checkKey(q *protocol.Request) error {
 		}
 	}
 	least := 1
-	if q.Kind == protocol.SetLimit {
-		least = 0 // ends a pool
+	if q.Kind == protocol.SetLimit || q.Kind == protocol.Release {
+		least = 0 // ends a pool; nothing was used
 	}
-	return cmp.Or(caps.Validate(), q.Target.Validate(), q.Pools.Validate(least), q.Used.Validate(0))
+	return cmp.Or(caps.Validate(), q.Target.Validate(), q.Pools.Validate(least))
 }
 
 const (

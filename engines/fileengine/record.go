@@ -119,7 +119,7 @@ func (rec *record) code(c *pack.Coder) {
 	asks := false
 	pack.List(c, &rec.Call.Requests, func(q *protocol.Request) {
 		own := q.ID.Client == rec.Client
-		keyed := q.Target != protocol.Target{} || q.Caps != engine.Caps{} || q.Cap != 0 || q.Share != 0 || q.Pools != "" || q.Used != ""
+		keyed := q.Target != protocol.Target{} || q.Caps != engine.Caps{} || q.Cap != 0 || q.Share != 0 || q.Pools != ""
 		pack.Int(c, &q.Kind)
 		c.Bits(&own, &keyed, &q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
 		id := q.ID
@@ -147,7 +147,6 @@ func (rec *record) code(c *pack.Coder) {
 			pack.Int(c, &q.Cap)
 			pack.Int(c, &q.Share)
 			pack.Text(c, &q.Pools)
-			c.Name((*string)(&q.Used))
 		}
 		pack.Optional(c, &q.Who, c.Who)
 		pack.Optional(c, &q.Totals, func(t *protocol.Totals) {

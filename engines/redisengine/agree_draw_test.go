@@ -180,7 +180,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		}
 	}
 	if kind == protocol.Release && len(j.takes) > 0 && one(t, 2, "used") {
-		r.Used = rapid.SampledFrom([]engine.Pools{"db=0", "db=1", "db=2", "db=9", "GPU=0", "GPU=1,db=0", "new=1"}).Draw(t, "used")
+		r.Pools = rapid.SampledFrom([]engine.Pools{"db=0", "db=1", "db=2", "db=9", "GPU=0", "GPU=1,db=0", "new=1"}).Draw(t, "used")
 	}
 	if (kind == protocol.Renew || kind == protocol.Release) && one(t, 3, "passed on") {
 		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))

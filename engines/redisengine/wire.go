@@ -71,7 +71,7 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		}
 	case protocol.Renew, protocol.Release:
 		others := r.Kind == protocol.Release && r.ID.Client != w.client // it belongs to another client, or is named
-		t.flags = bits(false, false, false, slot, r.Token > 0, r.Mine, r.Used != "", others)
+		t.flags = bits(false, false, false, slot, r.Token > 0, r.Mine, r.Kind == protocol.Release && r.Pools != "", others)
 	case protocol.Revoke:
 		t.flags = bits(false, false, false, slot)
 	case protocol.SetLimit:
@@ -173,8 +173,8 @@ func (w *words) encode(c protocol.Call, keep time.Duration) []any {
 			case (t.kind == protocol.Renew || t.kind == protocol.Release) && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
-			if t.kind == protocol.Release && rest[i].Used != "" {
-				w.buf = appendText(w.buf, string(rest[i].Used))
+			if t.kind == protocol.Release && rest[i].Pools != "" {
+				w.buf = appendText(w.buf, string(rest[i].Pools))
 			}
 		}
 		rest = rest[n:]

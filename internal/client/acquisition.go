@@ -36,9 +36,6 @@ type Acquisition struct {
 	// its key. It is set before Acquire.
 	Priority time.Duration
 
-	// Used is how much it used of rates, where that is known. It is set before Release.
-	Used engine.Pools
-
 	// Deadline is when its caller will give up waiting; 0: never. It is set before Acquire.
 	Deadline time.Duration
 

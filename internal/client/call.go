@@ -152,10 +152,11 @@ func (s *sender) takeOrders(now time.Duration) {
 	n := 0
 	for ; n < len(s.orders) && !s.full(); n++ {
 		if o := s.orders[n]; (!o.told || o.owed) && !s.obsolete(now, o) {
-			if o.until > 0 {
-				o.other.Lease = o.until - now
+			r := o.request()
+			if o.cools() {
+				r.Lease -= now - o.came
 			}
-			s.request(item{order: o}, o.request())
+			s.request(item{order: o}, r)
 		}
 	}
 	s.orders = slices.Delete(s.orders, 0, n)

@@ -388,13 +388,8 @@ func (cs *claims) takeFresh(anything bool) iter.Seq[*claim] {
 	}
 }
 
-// eachIdle yields the claims that are for nobody, which may end meanwhile.
-func (cs *claims) eachIdle() iter.Seq[*claim] {
-	return func(yield func(*claim) bool) {
-		for i := len(cs.idle) - 1; i >= 0 && yield(cs.idle[i]); i-- {
-		}
-	}
-}
+// forNobody are the claims that are for nobody. The last one may end while its caller goes through them backwards.
+func (cs *claims) forNobody() []*claim { return cs.idle }
 
 // askAny asks for one ticket again. Where its ask travels, the answer may be older than the news: then that is asked
 // once more. It reports whether any ask is, or will be, on its way.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -34,7 +35,7 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.may && now < k.until && !k.closed && !c.resumed && !c.oldCaps && !k.rated(c.target.Takes) && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
+	return k.may && now < k.until && !k.closed && !c.resumed && !c.oldCaps && (c.target.Takes == "" || !k.rated(c.target.Takes)) && k.asNew(c) && c.valid-now >= k.cfg.Lease/3
 }
 
 // rated reports whether a rate is taken: the engine has to count each permit.
@@ -149,7 +150,7 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 
 // takeKept passes a kept permit on, to a caller that has just come.
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for c := range m.claims.eachIdle() {
+	for _, c := range slices.Backward(m.claims.forNobody()) {
 		if isPermit(c) && c.target == a.Target && c.label == a.Label && c.id.Weight == a.weight && m.keeping.mayLeave(now, c) {
 			m.claims.unlist(c)
 			m.passOn(now, c, a)

@@ -187,7 +187,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 			return nil
 		}
 	}
-	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true, used: a.Used}
+	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
 	if c != nil {
 		o.token = c.releaseToken()
 	}

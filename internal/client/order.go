@@ -20,8 +20,6 @@ type Order struct {
 	other    *protocol.Request
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
-	until    time.Duration // of a cooldown: when that ends
-	used     engine.Pools  // of a release: what was used of rates
 	owed     bool          // it is repeated until it is answered
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
@@ -48,7 +46,7 @@ func (o *Order) request() protocol.Request {
 	if o.other != nil {
 		return *o.other
 	}
-	return protocol.Request{Kind: protocol.Release, ID: o.id, Token: o.token, Mine: o.mine, Used: o.used}
+	return protocol.Request{Kind: protocol.Release, ID: o.id, Token: o.token, Mine: o.mine}
 }
 
 // Unsure reports whether an attempt had no answer, and may have been carried out.
@@ -69,11 +67,23 @@ func (m *Machine) Do(now time.Duration, o *Order, r protocol.Request) {
 func (m *Machine) Cool(now, d time.Duration, who *engine.Client) {
 	m.keeping.recall()
 	s := &m.sender
-	if i := slices.IndexFunc(s.orders, func(o *Order) bool { return o.until > 0 }); i >= 0 { // many may hear of it at once
-		s.orders[i].until = max(s.orders[i].until, now+d)
+	if i := slices.IndexFunc(s.orders, (*Order).cools); i >= 0 { // many may hear of it at once
+		o := s.orders[i]
+		o.other.Lease = max(o.other.Lease, now+d-o.came)
 		return
 	}
-	s.orders = append(s.orders, &Order{other: &protocol.Request{Kind: protocol.Cooldown, Who: who}, came: now, until: now + d, owed: true, told: true})
+	s.orders = append(s.orders, &Order{other: &protocol.Request{Kind: protocol.Cooldown, Who: who, Lease: d}, came: now, owed: true, told: true})
+}
+
+// cools reports whether an order asks for a cooldown, which counts from when it was given.
+func (o *Order) cools() bool { return o.other != nil && o.other.Kind == protocol.Cooldown }
+
+// Uses says how much of rates was used by the work that a release ends. The order may be nil.
+func (o *Order) Uses(used engine.Pools) {
+	if o != nil && used != "" {
+		r := o.request()
+		r.Pools, o.other = used, &r
+	}
 }
 
 // Abandon says that nobody waits for an order's answer any more. The release of an
@@ -103,7 +113,7 @@ func (o *Order) matters() bool { return !o.told || o.owed }
 // caller has asked for again since, under the same id.
 func (s *sender) obsolete(now time.Duration, o *Order) bool {
 	b, releases := o.releases()
-	return o.until > 0 && now >= o.until || o.told && releases && s.claims.find(b.id) != nil
+	return o.cools() && now >= o.came+o.other.Lease || o.told && releases && s.claims.find(b.id) != nil
 }
 
 // orderAnswered takes in the answer to an order.

@@ -23,7 +23,7 @@ type sender struct {
 
 // returnIdle gives back the idle claims that which picks.
 func (s *sender) returnIdle(which func(*claim) bool) {
-	for c := range s.claims.eachIdle() {
+	for _, c := range slices.Backward(s.claims.forNobody()) {
 		if which(c) {
 			s.drop(c)
 		}

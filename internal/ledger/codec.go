@@ -42,8 +42,11 @@ func (s *Snapshot) Code(c *pack.Coder) {
 		rates := len(spent) > 0
 		if c.Bits(&h.Revoked, &h.Detached, &rates); rates {
 			pack.List(c, &spent, func(until *float64) { double(c, until) })
+			if c.Reading && s.Spent == nil {
+				s.Spent = map[engine.ID][]float64{}
+			}
 			if c.Reading {
-				s.spend(h.ID, spent)
+				s.Spent[h.ID] = spent
 			}
 		}
 	})

@@ -55,6 +55,7 @@ type tree struct {
 
 	pools   map[string]*pool
 	amounts engine.Pools // how much there is of each pool
+	rated   bool         // some of them are rates
 }
 
 // demand is what a permit takes: weight at each key of its path, and amounts of pools.

@@ -69,8 +69,9 @@ type Ledger struct {
 	cooledBy engine.Client // who said so
 
 	holders map[engine.ID]*holder
-	ends    endHeap         // the same holders, by the end of their lease
-	slots   map[int]*holder // the same, by slot
+	ends    endHeap                 // the same holders, by the end of their lease
+	slots   map[int]*holder         // the same, by slot
+	spent   map[engine.ID][]float64 // by holder: of each pool that it takes, until when a rate counts as its own; none if none is a rate
 	tickets map[engine.ID]*ticket
 	line    []*ticket // the same, by place, whatever their keys
 	keys    tree      // whose they are, and their queues
@@ -129,7 +130,6 @@ type holder struct {
 	since   int64
 	token   int64
 	slot    int
-	spent   []float64 // of each pool that it takes: until when a rate counts as its own, see settle
 	revoked bool
 	index   int // in ends
 }
@@ -310,7 +310,7 @@ func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
 	l.untell(r.ID)
 	if h != nil {
 		l.token = max(l.token, r.Token)
-		l.settle(now, h, r.Used)
+		l.settle(now, h, r.Pools)
 		l.forget(h)
 		if h.via != l.caller {
 			l.tell(h.via).Renew = true
@@ -424,7 +424,7 @@ func (l *Ledger) take(now int64, e entry) *holder {
 	}
 	l.used += h.weight
 	l.hold(&h.demand, 1)
-	h.spent = l.spend(now, h.takes)
+	l.spend(now, h)
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -459,6 +459,9 @@ func (l *Ledger) forget(h *holder) {
 	}
 	heap.Remove(&l.ends, h.index)
 	l.hold(&h.demand, -1)
+	if len(l.spent) > 0 {
+		delete(l.spent, h.id)
+	}
 	l.reschedule(h.key.leaf())
 	if len(l.forgotten) < maxForgotten {
 		l.forgotten = append(l.forgotten, h)

@@ -37,32 +37,44 @@ func (p *pool) when(n int) int64 {
 	return int64(math.Ceil(p.full - float64(p.limit-p.reserved-n)*p.unit))
 }
 
-// spend takes what a permit is granted of rates. It returns of each pool until when that counts as the permit's own, see settle; nil
-// if none is a rate.
-func (l *Ledger) spend(now int64, takes engine.Pools) (spent []float64) {
-	i := 0
-	for name, n := range takes.All() {
-		if p := l.keys.pools[name]; p.unit > 0 {
+// spend takes what a permit is granted of rates, and notes until when that counts as its own, see settle.
+func (l *Ledger) spend(now int64, h *holder) {
+	if !l.keys.rated || h.takes == "" {
+		return
+	}
+	var spent []float64
+	rates := false
+	for name, n := range h.takes.All() {
+		until, p := 0.0, l.keys.pools[name]
+		if p.unit > 0 {
 			p.full = max(p.full, float64(now)) + float64(n)*p.unit
 			l.remember(now, micros(int64(p.full)-now))
-			spent = append(spent, make([]float64, i+1-len(spent))...)
-			spent[i] = p.full + p.given
+			until, rates = p.full+p.given, true
 		}
-		i++
+		spent = append(spent, until)
 	}
-	return spent
+	if rates {
+		if l.spent == nil {
+			l.spent = map[engine.ID][]float64{}
+		}
+		l.spent[h.id] = spent
+	}
 }
 
 // settle counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once, but
 // for what time has brought back already, or other permits have given: so what is used keeps to the rate.
 func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
+	spent := l.spent[h.id]
+	if used == "" || spent == nil {
+		return
+	}
 	i := 0
 	for name, n := range h.takes.All() {
 		p := l.keys.pools[name]
-		if m, told := used.Has(name); told && p.unit > 0 && i < len(h.spent) && h.spent[i] > 0 {
+		if m, told := used.Has(name); told && p.unit > 0 && spent[i] > 0 {
 			more := float64(m-n) * p.unit
 			if more < 0 {
-				more = -max(0, min(-more, h.spent[i]-p.given-float64(now)))
+				more = -max(0, min(-more, spent[i]-p.given-float64(now)))
 				p.given -= more
 			}
 			p.full = max(p.full, float64(now)) + more
@@ -155,7 +167,7 @@ func (l *Ledger) setPools(all engine.Pools) {
 
 // setPools changes what there is. What has not come back yet of a rate stays as many units as it was.
 func (ks *tree) setPools(now int64, all engine.Pools) {
-	ks.amounts = all
+	ks.amounts, ks.rated = all, false
 	for _, name := range slices.Collect(maps.Keys(ks.pools)) {
 		if p := ks.pools[name]; all.Of(name) == 0 {
 			*p = pool{used: p.used, reserved: p.reserved, awaited: p.awaited}
@@ -168,6 +180,7 @@ func (ks *tree) setPools(now int64, all engine.Pools) {
 			p.unit, p.full, p.given = 0, 0, 0
 			continue
 		}
+		ks.rated = true
 		unit := float64(a.Per.Microseconds()) / float64(a.Back)
 		if p.unit > 0 && p.unit != unit {
 			p.given = max(p.given, p.full+p.given-float64(now)) // what permits have taken until now is not given back

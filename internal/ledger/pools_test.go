@@ -137,7 +137,7 @@ func TestARateComesBackWithTime(t *testing.T) {
 		return grants
 	}
 	release := func(number uint64, weight int, used engine.Pools) (grants []uint64) {
-		_, grants = b.step(protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Used: used})
+		_, grants = b.step(protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "c", Number: number, Weight: weight}, Pools: used})
 		return grants
 	}
 	due := func() int64 {

@@ -35,7 +35,7 @@ func (l *Ledger) reserve(t *ticket) {
 
 // dueOf is when time will have brought all that a demand lacks; 0 if it lacks anything that does not come back with time.
 func (l *Ledger) dueOf(d *demand) (due int64) {
-	if d.weight > l.free() {
+	if !l.keys.rated || d.weight > l.free() {
 		return 0
 	}
 	for name, n := range d.takes.All() {

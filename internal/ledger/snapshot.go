@@ -93,9 +93,6 @@ func (l *Ledger) Save() Snapshot {
 	for _, h := range l.ends {
 		r := h.record()
 		r.Since, r.Token, r.Slot, r.Revoked = h.since, h.token, h.slot, h.revoked
-		if h.spent != nil {
-			s.spend(h.id, h.spent)
-		}
 		s.Holders = append(s.Holders, r)
 	}
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
@@ -116,7 +113,7 @@ func (l *Ledger) Save() Snapshot {
 		return s
 	}
 	s.Keyed, s.Caps, s.Pools, s.Time, s.Seq, s.Epoch = true, ks.caps, ks.amounts, ks.root.time, ks.seq, ks.epoch
-	s.Due = l.due
+	s.Due, s.Spent = l.due, maps.Clone(l.spent)
 	for name, p := range ks.pools {
 		if p.full > 0 {
 			if s.Rates == nil {
@@ -144,13 +141,6 @@ func (l *Ledger) Save() Snapshot {
 	return s
 }
 
-func (s *Snapshot) spend(id engine.ID, spent []float64) {
-	if s.Spent == nil {
-		s.Spent = map[engine.ID][]float64{}
-	}
-	s.Spent[id] = spent
-}
-
 // Load makes a ledger of data that Save returned. Keys come first, then what counts for them, then the order of those that
 // wait: it depends on both.
 func Load(s Snapshot) *Ledger {
@@ -176,7 +166,7 @@ func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 	ks := &l.keys
 	ks.on, ks.caps, ks.root.time, ks.seq, ks.epoch = s.Keyed, s.Caps, s.Time, s.Seq, s.Epoch
 	ks.setPools(0, s.Pools)
-	l.due = s.Due
+	l.due, l.spent = s.Due, maps.Clone(s.Spent)
 	for name, r := range s.Rates {
 		p := ks.pool(name)
 		p.full, p.given = r.Full, r.Given
@@ -200,7 +190,7 @@ func (l *Ledger) loadKeys(s *Snapshot) map[*key][]RecordedKey {
 // loadEntries makes the permits and tickets, and counts them.
 func (l *Ledger) loadEntries(s *Snapshot) {
 	for _, r := range s.Holders {
-		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, spent: s.Spent[r.ID], revoked: r.Revoked}
+		h := &holder{entry: l.recorded(&r), since: r.Since, token: r.Token, slot: r.Slot, revoked: r.Revoked}
 		l.used += h.weight
 		l.hold(&h.demand, 1)
 		l.holders[h.id] = h

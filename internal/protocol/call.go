@@ -90,7 +90,7 @@ type Request struct {
 	Target
 
 	Caps  engine.Caps  // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
-	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one
+	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one. Release: how much of rates was used, in place of what the permit took
 	Cap   int          // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
 	Share int          // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
 
@@ -135,8 +135,7 @@ type Request struct {
 	// only the grant with this token: otherwise the answer is Gone and nothing
 	// changes. 0: any grant.
 	Token int64
-	Used  engine.Pools // Release: how much was used of rates, of those for which that is known; the rest counts as taken
-	Pin   bool         // SetLimit: outlives an idle semaphore
+	Pin   bool // SetLimit: outlives an idle semaphore
 
 	// Auto, if not nil, marks the SetLimit of a controller. It changes nothing while
 	// an operator's limit is pinned, and creates no semaphore.

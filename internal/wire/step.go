@@ -109,7 +109,6 @@ func (c *coder) request(r *protocol.Request, own string) {
 	c.int(21, &r.Caps[2])
 	c.text(22, (*string)(&r.Pools))
 	c.text(23, (*string)(&r.Takes))
-	c.text(24, (*string)(&r.Used))
 	optional(c, 13, &r.Who, c.client)
 }
 

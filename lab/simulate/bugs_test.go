@@ -40,7 +40,7 @@ var planted = []struct {
 	{"a cooldown becomes shorter", ledgerFile, "end > max(now, l.cooldown)", "end > now", false},
 	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
 	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.limit == 0 || l.halted()", "l.limit == 0 || l.paused", false},
-	{"all that was not used of a rate comes back", poolsFile, "more = -max(0, min(-more, h.spent[i]-p.given-float64(now)))", "_ = now", false},
+	{"all that was not used of a rate comes back", poolsFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
 	{"a release gives back what it took of a rate", poolsFile, "l.keys.pool(name).used += sign * n", "if p := l.keys.pool(name); sign < 0 {\n\t\t\tp.full -= float64(n) * p.unit\n\t\t}\n\t\tl.keys.pool(name).used += sign * n", false},
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
 	{"weight is kept free for one that lacks a rate", reserveFile, "\tif due == 0 {\n\t\tfor k := leaf", "\tif true {\n\t\tfor k := leaf", false},

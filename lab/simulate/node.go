@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"sema/engine"
@@ -413,14 +411,15 @@ func (n *node) letGo(c *caller) {
 	if n.w.tracing {
 		n.w.trace("%s: releases %v", n.client, c.Acquisition.ID())
 	}
+	o := n.machine.Release(n.clock(), &c.Acquisition)
 	if w := n.w; w.check.rated() && w.chance(2) {
-		var used []string
+		used := c.Takes.Map()
 		for pool, n := range c.Takes.All() {
-			used = append(used, pool+"="+strconv.Itoa(w.rng.IntN(n+2)))
+			used[pool] = w.rng.IntN(n + 2)
 		}
-		c.Acquisition.Used = engine.Pools(strings.Join(used, ","))
+		o.Uses(newPools(used))
 	}
-	n.machine.Release(n.clock(), &c.Acquisition).Abandon()
+	o.Abandon()
 	n.done(c)
 }
 

@@ -45,7 +45,7 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 		if r.Kind != protocol.Release || i >= len(reply.Answers) || reply.Answers[i].Status != protocol.Done {
 			continue
 		}
-		for pool, used := range r.Used.All() {
+		for pool, used := range r.Pools.All() {
 			if b := k.begun[pool]; b != nil {
 				for i, x := range slices.Backward(b.all) { // an id may be granted again
 					if x.id == r.ID {

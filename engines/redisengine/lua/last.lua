@@ -23,7 +23,7 @@ local R = rules()
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
-  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, cooldown = math.huge, due = math.huge, watcher = watcher,
+  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, due = math.huge, watcher = watcher,
   caller = caller, now = now, budget = MAX_BUDGET, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
   joins = {}, leaves = {}, new_lines = {}, foreign = {}, spent = {},
@@ -127,7 +127,7 @@ if not s.only then room = R.none_runnable(s) end
 R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0) + (s.cooldown < math.huge and 32 or 0)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0) + (s.cooldown and 32 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher) .. (bits >= 32 and struct.pack(COOLDOWN, s.cooldown) .. s.cooled_by or '')
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)

@@ -6,6 +6,7 @@
 --   s.waiting   the number of tickets of each set of pools; s.sets are their names in order, also
 --               of those that waited when the step began
 --   s.round     what grant has reserved: the leaves for whose tickets, and the keys to revisit after that
+--   s.rated     some pools are rates; s.spent is what permits have taken of them, see spend
 --   s.reserved  the weight that is reserved of the limit
 
 -- split returns the path of a permit or ticket, and what it takes.
@@ -22,8 +23,17 @@ R.takes = function(counted)
   return takes, (string.gsub(takes, '=%d+', ''))
 end
 
--- amounts iterates over the names and amounts of a text, and what makes it a rate: "/1m" or "+200000/1m".
+-- amounts iterates over the names and amounts of a text.
 R.amounts = function(text)
+  local next_one = string.gmatch(text, '([^=,]+)=(%d+)')
+  return function()
+    local name, n = next_one()
+    return name, tonumber(n)
+  end
+end
+
+-- rates iterates over names, amounts, and what makes each a rate: "/1m", "+200000/1m" or ''.
+R.rates = function(text)
   local next_one = string.gmatch(text, '([^=,]+)=(%d+)([^,]*)')
   return function()
     local name, n, rate = next_one()
@@ -60,7 +70,7 @@ R.spend = function(s, id, takes)
   s.spent[id] = rates and table.concat(spent, ' ') or nil
 end
 
--- settle_rates corrects what a permit has taken of rates to what was used. More than was taken is a debt. Less comes back at once,
+-- settle_rates counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once,
 -- but for what time has brought back already, or other permits have given: so what is used keeps to the rate.
 R.settle_rates = function(s, id, used)
   local next_spent, told = string.gmatch(s.spent[id] or '', '%S+'), {}
@@ -199,7 +209,7 @@ end
 -- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited. If time
 -- alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
 R.reserve = function(s, k, weight, takes)
-  local due = R.due_of(s, weight, takes)
+  local due = s.rated and R.due_of(s, weight, takes)
   s.round = s.round or {leaves = {}, revisit = {}, due = math.huge}
   s.round.leaves[#s.round.leaves + 1] = k.of
   if due then
@@ -353,13 +363,14 @@ R.set_pools = function(s, there)
   if s.only then R.name_keys(s) end
   s.there, s.limited, s.settled, s.pools = there, true, false, s.pools or {}
   local was = s.pools
-  s.pools = {}
+  s.pools, s.rated = {}, false
   for pool, p in pairs(was) do
     if p.used > 0 then s.pools[pool] = {limit = 0, used = p.used, reserved = p.reserved, awaited = p.awaited} end
   end
-  for pool, n, rate in R.amounts(there) do
+  for pool, n, rate in R.rates(there) do
     local p, old, unit = s.pools[pool] or {used = 0, reserved = 0}, was[pool], R.unit(n, rate)
     if unit then
+      s.rated = true
       p.full, p.given = old and old.unit and old.full or 0, old and old.unit and old.given or 0
       if old and old.unit and old.unit ~= unit then
         p.given = math.max(p.given, p.full + p.given - s.now) -- what permits have taken until now is not given back
@@ -373,8 +384,8 @@ end
 -- changed_pools returns the pools after a change of some, of which 0 ends one; nil if there would be too many.
 R.changed_pools = function(s, some)
   local amounts, names, list = {}, {}, {}
-  for pool, n, rate in R.amounts(s.there or '') do amounts[pool] = string.format('%.0f', n) .. rate end
-  for pool, n, rate in R.amounts(some) do amounts[pool] = n > 0 and string.format('%.0f', n) .. rate or nil end
+  for pool, n, rate in R.rates(s.there or '') do amounts[pool] = string.format('%.0f', n) .. rate end
+  for pool, n, rate in R.rates(some) do amounts[pool] = n > 0 and string.format('%.0f', n) .. rate or nil end
   for pool in pairs(amounts) do names[#names + 1] = pool end
   if #names > MAX_POOLS then return nil end
   table.sort(names, R.bytes_before)
@@ -395,7 +406,8 @@ end
 R.read_pools = function(s, text)
   local there, used, sets, rates = string.match(text, '^(.-)%z(.-)%z([^%z]*)%z?(.*)$')
   s.there, s.pools, s.reserved = there, {}, 0
-  for pool, n, rate in R.amounts(there) do
+  s.rated = string.find(there, '/', 1, true) ~= nil
+  for pool, n, rate in R.rates(there) do
     local unit = rate ~= '' and R.unit(n, rate) or nil
     s.pools[pool] = {limit = n, used = 0, reserved = 0, unit = unit, full = unit and 0, given = unit and 0}
   end

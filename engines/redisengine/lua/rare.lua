@@ -124,7 +124,7 @@ R.mark = function(s, q)
     s.paused, s.persist = true, true
   else
     if s.paused then s.paused, s.extended = false, true end
-    s.cooldown, s.settled = math.huge, false
+    s.cooldown, s.settled = nil, false
   end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
@@ -134,7 +134,7 @@ end
 R.cool = function(s, q)
   R.act(s)
   local lasts = math.min(q.lease, MAX_COOLDOWN)
-  if s.now + lasts > (s.cooldown < math.huge and s.cooldown or s.now) then
+  if s.now + lasts > (s.cooldown or s.now) then
     s.cooldown, s.cooled_by = s.now + lasts, q.who
     R.remember(s, lasts)
   end
@@ -144,7 +144,7 @@ end
 -- remove deletes a semaphore without permits and tickets.
 R.remove = function(s)
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.paused, s.cooldown, s.keep, s.token = 0, false, false, math.huge, 0, 0
+  s.limit, s.pinned, s.paused, s.cooldown, s.keep, s.token = 0, false, false, nil, 0, 0
   if not s.only then R.forget_keys(s) end
   if s.keepers > 0 then
     R.begin(s)

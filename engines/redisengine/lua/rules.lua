@@ -10,6 +10,8 @@
 --   s.fields, changed  entries to write, in this order
 --   s.ends             leases to write in holders; false: to remove
 --   s.joins, leaves    tickets to add to the lines, then tickets to remove
+--   s.cooldown         until when nobody is granted a permit; nil: there is no cooldown
+--   s.due              when time will have brought what some ticket waits for, in whole
 --
 -- A semaphore without keys has one key, '', in s.only. Its tickets are in KEYS[3], and
 -- nothing else of it is stored. keys.lua has the rules that only keys with names need;
@@ -90,7 +92,7 @@ ask = function(s, q, id)
     s.key_of[id] = key
   end
   local class = set and R.class(s, k, set) or k
-  if not R.halted(s) and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
+  if not s.paused and not s.cooldown and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -176,7 +178,7 @@ grant = function(s, up_to)
   s.complete = false
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
-  while not R.halted(s) do
+  while not s.paused and not s.cooldown do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
     if s.budget <= 0 then -- the call of this ticket goes on
@@ -271,7 +273,7 @@ end,
 -- exact end: s.first is never later, which is often enough to know. Clients that cannot be
 -- notified know it, and ask often enough. watch returns whether it has dropped tickets, which may have blocked others.
 watch = function(s)
-  if s.queued > 0 and (s.used > 0 or s.cooldown < math.huge or s.due < math.huge) then
+  if s.queued > 0 and (s.used > 0 or s.cooldown or s.due < math.huge) then
     local first = R.next_look(s)
     if not first then return end
     local n, stay, dropped = 1, 0, false -- number of tickets to read at once, and of those that insist
@@ -311,7 +313,7 @@ end,
 -- nil if some client will ask by then anyway.
 next_look = function(s)
   local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
-  if calls and s.alarm <= math.min(s.first, s.cooldown, s.due) then return nil end
+  if calls and s.alarm <= math.min(s.first, s.cooldown or s.due, s.due) then return nil end
   local first = R.next_end(s)
   if calls and s.alarm <= first then return nil end
   s.alarm = first
@@ -346,11 +348,8 @@ may_keep = function(s, keep)
   return 1
 end,
 
--- halted reports whether all grants are stopped: by an operator, or for a while.
-halted = function(s) return s.paused or s.cooldown < math.huge end,
-
 -- stopped reports whether released weight may go to no client now.
-stopped = function(s) return s.limit == 0 or R.halted(s) or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
+stopped = function(s) return s.limit == 0 or s.paused or s.cooldown or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
 
 -- others_wait reports whether any other client than the caller of the step has a
 -- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.
@@ -425,7 +424,7 @@ take = function(s, id, weight, slotted, lease_end, of)
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
   local takes = s.pools and R.takes(s.key_of[id]) or ''
   if not s.only then R.hold(s, R.key_of(s, id), weight, takes) end
-  if takes ~= '' then R.spend(s, id, takes) end
+  if s.rated and takes ~= '' then R.spend(s, id, takes) end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -444,7 +443,7 @@ forget = function(s, id)
   s.used, s.settled, s.moved = s.used - weight, false, true
   if not s.only then R.hold(s, k, -weight, s.pools and R.takes(s.key_of[id]) or '') end
   R.put(s, id, false)
-  s.ends[id], s.removes = false, true
+  s.ends[id], s.removes, s.spent[id] = false, true, nil
   if slot then
     R.begin(s)
     redis.call('ZREM', KEYS[4], id)
@@ -602,7 +601,7 @@ next_end = function(s)
     if not list[1] then R.repair(s, 'h') end -- KEEPER is missing: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
-  return math.min(s.first, s.cooldown, s.due)
+  return math.min(s.first, s.cooldown or s.due, s.due)
 end,
 
 -- answer answers the next request. It adds the answer to the last RECORD if
