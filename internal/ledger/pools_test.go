@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -178,5 +180,48 @@ func TestARateComesBackWithTime(t *testing.T) {
 	b.step(protocol.Request{Kind: protocol.SetLimit, Pools: "gpu=3"}) // which leaves the rate as it is
 	if st := b.State(b.now); len(st.Waiters) > 0 || b.keys.pools["rpm"].unit != 500_000 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// In no time more of a rate is used than there is at once, and comes back in that time: whatever permits take, and however late each
+// says what it has used.
+func TestNoMoreOfARateIsUsedThanThereIs(t *testing.T) {
+	const most, unit = 4, 250_000 // microseconds
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		b := &bench{now: 1_000_000_000_000}
+		b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "rpm=4/1s"})
+		type grant struct {
+			at int64
+			n  int
+		}
+		var grants []grant // by number
+		held := map[int]bool{}
+		for range 100 {
+			b.now += random.Int64N(2 * unit)
+			if n := 1 + random.IntN(most); random.IntN(2) == 0 {
+				id := engine.ID{Client: "c", Number: uint64(len(grants)), Weight: 1}
+				r := protocol.Request{Kind: protocol.Ask, ID: id, Target: protocol.Target{Takes: engine.Pools(fmt.Sprint("rpm=", n))}, Lease: time.Hour}
+				if is, _ := b.step(r); is == protocol.Granted {
+					held[len(grants)] = true
+					grants = append(grants, grant{b.now, n})
+				}
+				continue
+			}
+			for i := range held {
+				used := random.IntN(grants[i].n + 2)
+				b.step(protocol.Request{Kind: protocol.Release, ID: engine.ID{Client: "c", Number: uint64(i), Weight: 1}, Pools: engine.Pools(fmt.Sprint("rpm=", used))})
+				grants[i].n = min(grants[i].n, used)
+				delete(held, i)
+				break
+			}
+		}
+		level, last := 0.0, int64(0)
+		for i, g := range grants {
+			level = max(0, level-float64(g.at-last)/unit) + float64(g.n)
+			if last = g.at; level > most+1e-6 {
+				t.Fatalf("seed %d: %v are used at once with the grant %d of %d", seed, level, i, len(grants))
+			}
+		}
 	}
 }

@@ -43,6 +43,7 @@ var planted = []struct {
 	{"all that was not used of a rate comes back", poolsFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
 	{"a release gives back what it took of a rate", poolsFile, "l.keys.pool(name).used += sign * n", "if p := l.keys.pool(name); sign < 0 {\n\t\t\tp.full -= float64(n) * p.unit\n\t\t}\n\t\tl.keys.pool(name).used += sign * n", false},
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
+	{"permits that take of a rate pass on", keepFile, "(c.target.Takes == \"\" || !k.rated(c.target.Takes))", "true", false},
 	{"weight is kept free for one that lacks a rate", reserveFile, "\tif due == 0 {\n\t\tfor k := leaf", "\tif true {\n\t\tfor k := leaf", false},
 	{"a change of one pool makes another no rate any more", "engine/pools.go", "\tall := p.amounts()\n", "\tall := map[string]Amount{}\n\tfor name, n := range p.All() {\n\t\tall[name] = Amount{N: n}\n\t}\n", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.keeping.allow(reply.Keep, f.sent+m.contact())", false},

@@ -41,6 +41,16 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 			k.w.fail("rate: there was %s=%v, and nobody made it %v", pool, was, is)
 		}
 	}
+	since := map[string]int64{}
+	for pool := range l.Pools.All() {
+		if l.rate(pool) {
+			since[pool] = k.w.now
+			if was, rated := k.rateSince[pool]; rated {
+				since[pool] = was
+			}
+		}
+	}
+	k.rateSince = since
 	for i, r := range c.Requests {
 		if r.Kind != protocol.Release || i >= len(reply.Answers) || reply.Answers[i].Status != protocol.Done {
 			continue

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sema"
 	"sema/internal/fixture/history"
 )
 
@@ -36,7 +37,7 @@ func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
 		case random.IntN(3) == 0:
 			d = between(random, 5*time.Millisecond, 50*time.Millisecond)
 		}
-		h.hold(p, o, d)
+		h.hold(p, o, d, h.rates(random, p, what.takes))
 	}
 }
 
@@ -58,6 +59,9 @@ func (h *handle) takes(random *rand.Rand) history.Pools {
 	for _, pool := range slices.Sorted(maps.Keys(h.about.Pools)) {
 		if random.IntN(2) == 0 {
 			takes[pool] = 1 + random.IntN(h.about.Pools[pool])
+			if h.about.Rates[pool] > 0 {
+				takes[pool] = 1 + takes[pool]/8
+			}
 		}
 	}
 	return takes
@@ -105,9 +109,32 @@ func (h *handle) get(random *rand.Rand, what wish) (permit, *operation) {
 	return p, o
 }
 
+// rates says what the work uses of the rates that its permit takes, and now and then asks for a cooldown.
+func (h *handle) rates(random *rand.Rand, p permit, takes history.Pools) (used history.Pools) {
+	sp, ours := p.(*sema.Permit)
+	if !ours || !h.about.Cooled {
+		return nil
+	}
+	for _, pool := range slices.Sorted(maps.Keys(h.about.Rates)) {
+		if n := takes[pool]; n > 0 && random.IntN(2) == 0 {
+			if used == nil {
+				used = history.Pools{}
+			}
+			used[pool] = random.IntN(n + 1)
+			sp.Used(pool, used[pool])
+		}
+	}
+	if random.IntN(50) == 0 {
+		d := between(random, 50*time.Millisecond, 800*time.Millisecond)
+		h.w.tell(history.Event{At: history.Now(), Kind: history.Cooled, Sem: h.sem, Span: int64(d)})
+		sp.RetryAfter(d)
+	}
+	return used
+}
+
 // hold holds a permit for a while, says every few milliseconds that it does, and
 // releases it. Once it is told of the loss, it holds the permit no longer.
-func (h *handle) hold(p permit, o *operation, d time.Duration) {
+func (h *handle) hold(p permit, o *operation, d time.Duration, used history.Pools) {
 	const look = 20 * time.Millisecond
 	e := history.Event{Sem: h.sem, Op: o.op}
 	say := func(kind history.Kind, at int64) {
@@ -128,8 +155,9 @@ func (h *handle) hold(p permit, o *operation, d time.Duration) {
 		}
 	}
 	e.Held = held(p)
+	e.Used = used
 	say(history.Release, history.Now())
-	e.Held = 0
+	e.Held, e.Used = 0, nil
 	err := p.Release()
 	e.Error, e.Text = classify(err)
 	say(history.Released, history.Now())

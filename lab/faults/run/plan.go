@@ -41,6 +41,7 @@ type occurrence struct {
 func makePlan(seed uint64, bug *planted) *plan {
 	p := &plan{seed: seed}
 	random := rand.New(rand.NewPCG(seed, 1))
+	rates := rand.New(rand.NewPCG(seed, 4)) // what came before they did stays
 	some := func(percent int) bool { return random.IntN(100) < percent }
 	for i := range 4 {
 		s := history.Semaphore{
@@ -67,6 +68,12 @@ func makePlan(seed uint64, bug *planted) *plan {
 		}
 		if pools := bug != nil && bug.pools; i > 0 && (bug == nil || bug.original == nil) && (pools || !s.Resized && some(40)) {
 			s.Resized, s.Pools = false, history.Pools{"db": 1 + random.IntN(4), "gpu": 1 + random.IntN(2)} // an operator's limit may come first, and knows no pools
+		}
+		if i == 3 && s.Pools != nil || rates.IntN(4) == 0 && s.Pools != nil {
+			s.Cooled, s.Rates = true, map[string]time.Duration{}
+			for _, pool := range []string{"rpm", "tpm"} {
+				s.Pools[pool], s.Rates[pool] = 5+rates.IntN(50), between(rates, 300*time.Millisecond, 1500*time.Millisecond).Round(time.Millisecond)
+			}
 		}
 		p.semaphores = append(p.semaphores, s)
 	}

@@ -139,6 +139,12 @@ func goroutines(most int) (n int, where string) {
 func semaphoreOptions(s history.Semaphore) *sema.Options {
 	o := &sema.Options{Lease: s.Lease, Keep: s.Keep, Unfair: s.Unfair, Slots: s.Slots}
 	copy(o.Caps[:], s.Caps)
-	o.Pools, _ = engine.NewPools(s.Pools, 1) // the plan keeps the rules
+	amounts := map[string]engine.Amount{}
+	for pool, n := range s.Pools {
+		if amounts[pool] = (engine.Amount{N: n}); s.Rates[pool] > 0 {
+			amounts[pool] = engine.Amount{N: n, Back: n, Per: s.Rates[pool]}
+		}
+	}
+	o.Pools, _ = engine.PoolsOf(amounts, 1) // the plan keeps the rules
 	return o
 }
