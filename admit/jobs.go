@@ -28,8 +28,8 @@ const moment = 20
 type JobOptions struct {
 	Semaphore *sema.Semaphore
 	Group     *each.Group
-	Wait      time.Duration // in the queue, at most half of what a job's context leaves it; 0: a second
-	Back      time.Duration // at most, until a job without a permit is tried again; 0: a second
+	Wait      time.Duration // how long a job waits in the queue, at most half of what its context leaves it; 0: a second
+	Back      time.Duration // after how long at most a job without a permit is tried again; 0: a second
 }
 
 // Jobs has jobs run under permits. A job takes its permit after it was taken from its queue and

@@ -142,7 +142,7 @@ func (h *testServer) do(method, path, body string, header ...string) answer {
 	return a
 }
 
-// request is one to the server, with what its body and the server's token need in its header.
+// request makes a request to the server. Its header says the type of the body, and the server's token.
 func (h *testServer) request(ctx context.Context, method, path, body string, header ...string) *http.Request {
 	h.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))

@@ -171,7 +171,9 @@ func TestContextsAreHeeded(t *testing.T) {
 			for _, timed := range []bool{true, false, false} {
 				ctx, cancel := context.WithCancel(context.Background())
 				if timed {
-					ctx = protocol.Until(time.Now().Add(200 * time.Millisecond))
+					within, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
+					defer stop()
+					ctx = &protocol.Timed{Context: within}
 				}
 				time.AfterFunc(200*time.Millisecond, cancel) // by then the call is sent
 				_, err := s.try(ctx, s.request(protocol.Renew, 1, time.Minute))
@@ -299,7 +301,9 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	taken := rdb.Conn()
 	defer func() { _ = taken.Close() }()
 	expect.OK(t, taken.Ping(t.Context()).Err())
-	_, err := s.try(protocol.Until(time.Now().Add(10*time.Millisecond)), s.request(protocol.Ask, 1, time.Minute))
+	within, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := s.try(&protocol.Timed{Context: within}, s.request(protocol.Ask, 1, time.Minute))
 	engineError(t, err, "no connection in time: context deadline exceeded", "PoolSize", true)
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)

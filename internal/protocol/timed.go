@@ -1,19 +1,7 @@
 package protocol
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Timed is a context that ends at its deadline. It ends earlier only if its caller closes
 // the session. An engine that sets deadlines on its connections need not watch it.
-type Timed struct {
-	context.Context
-	cancel context.CancelFunc // never called
-}
-
-// Until returns a context that ends at t.
-func Until(t time.Time) *Timed {
-	ctx, cancel := context.WithDeadline(context.Background(), t)
-	return &Timed{ctx, cancel}
-}
+type Timed struct{ context.Context }
