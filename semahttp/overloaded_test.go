@@ -2,14 +2,22 @@ package semahttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"sema"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
@@ -139,5 +147,67 @@ func TestTransportHearsRetryAfter(t *testing.T) {
 		if left < c.over || left > c.upTo {
 			t.Errorf("%d, %q: nobody is granted for %v, want %v to %v", c.answer, c.after, left, c.over, c.upTo)
 		}
+	}
+}
+
+// What was used of a rate is settled before the permit is back: however the response is read, and not if it cannot be told.
+func TestTransportSettles(t *testing.T) {
+	tokens := regexp.MustCompile(`"tokens":(\d+)`)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/none":
+			w.WriteHeader(http.StatusNoContent)
+		case "/long":
+			_, _ = fmt.Fprintf(w, `{"text":"%s","tokens":7}`, strings.Repeat("a", 100_000))
+		default:
+			_, _ = fmt.Fprint(w, `{"tokens":7}  `)
+		}
+	}))
+	defer server.Close()
+	all := func(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+	for name, c := range map[string]struct {
+		path string
+		read func(io.Reader)
+		used int
+	}{
+		"to its end":         {"/", all, 7},
+		"in parts":           {"/", func(r io.Reader) { all(iotest.OneByteReader(r)) }, 7},
+		"of 100 kB":          {"/long", all, 7},
+		"to the end of JSON": {"/", func(r io.Reader) { _ = json.NewDecoder(r).Decode(&struct{}{}) }, 7},
+		"not at all":         {"/", func(io.Reader) {}, 50},
+		"empty":              {"/none", all, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, memengine.New(), "llm", 5, &sema.Options{Pools: "tpm=1000/24h"})
+			calls := 0
+			transport := &semahttp.Transport{
+				Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(s, sema.Take("tpm", 50)) },
+				Used: func(a *http.Response, end []byte) map[string]int {
+					calls++
+					if a.StatusCode == http.StatusNoContent {
+						return map[string]int{"tpm": 3, "another": 9}
+					}
+					if found := tokens.FindSubmatch(end); found != nil {
+						n, _ := strconv.Atoi(string(found[1]))
+						return map[string]int{"tpm": n}
+					}
+					return nil
+				},
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+c.path, nil)
+			expect.OK(t, err)
+			resp, err := transport.RoundTrip(r)
+			expect.OK(t, err)
+			if resp.Request != r {
+				t.Error("the response is of another request")
+			}
+			c.read(resp.Body)
+			expect.OK(t, resp.Body.Close())
+			st, err := s.State(expect.Within(t))
+			expect.OK(t, err)
+			if st.Used != 0 || st.Pools[0].Used != c.used || calls != 1 {
+				t.Errorf("%d held, %d used of the rate, want %d; asked %d times", st.Used, st.Pools[0].Used, c.used, calls)
+			}
+		})
 	}
 }

@@ -52,6 +52,9 @@ type Transport struct {
 	// 429, 503, 504, and what took too long.
 	Overloaded func(*http.Response, error) bool
 
+	// Used says what a request has used of rates, by pool, see Settle. It must not change the response. Default: all that was taken counts.
+	Used func(a *http.Response, end []byte) map[string]int
+
 	// Observer is told what no response and no error shows. Default: nobody.
 	Observer Observer
 
@@ -94,6 +97,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Base may keep the response for as long as the body lasts. It must not keep
 	// our body with it, or nobody could tell that the caller dropped it.
 	answer := *resp
+	if t.Used != nil {
+		of := answer.Request
+		answer.Request = sent
+		Settle(&answer, t.Used)
+		answer.Request = of
+	}
 	if answer.Request == sent {
 		answer.Request = r
 	}

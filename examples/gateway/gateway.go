@@ -86,34 +86,24 @@ func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error)
 func settle(answer *http.Response) error {
 	if p := sema.PermitFrom(answer.Request.Context()); p != nil { // nil: the engine is away
 		p.RetryAfter(semahttp.RetryAfter(answer))
-		if answer.StatusCode != http.StatusOK {
-			p.Used("tpm", 0) // what is refused costs nothing
-		}
-		answer.Body = &metered{ReadCloser: answer.Body, permit: p}
 	}
+	semahttp.Settle(answer, used)
 	return nil
-}
-
-// metered finds at the end of an answer what it has used.
-type metered struct {
-	io.ReadCloser
-	permit *sema.Permit
-	tail   []byte
 }
 
 var total = regexp.MustCompile(`"total_tokens": ?([0-9]+)`)
 
-// Read implements io.Reader.
-func (m *metered) Read(b []byte) (int, error) {
-	n, err := m.ReadCloser.Read(b)
-	m.tail = append(m.tail, b[:n]...)
-	m.tail = m.tail[max(0, len(m.tail)-512):]
-	if found := total.FindSubmatch(m.tail); found != nil && err == io.EOF {
-		if used, err := strconv.Atoi(string(found[1])); err == nil {
-			m.permit.Used("tpm", used)
+// used finds at the end of an answer what it has used. What is refused costs nothing.
+func used(answer *http.Response, end []byte) map[string]int {
+	if answer.StatusCode != http.StatusOK {
+		return map[string]int{"tpm": 0}
+	}
+	if all := total.FindAllSubmatch(end, -1); all != nil {
+		if n, err := strconv.Atoi(string(all[len(all)-1][1])); err == nil {
+			return map[string]int{"tpm": n}
 		}
 	}
-	return n, err
+	return nil
 }
 
 // retryAfter tells clients when to come again: soon if the engine was away, and later if there is too much to do.
