@@ -74,7 +74,7 @@ var kinds = map[string]kind{
 	},
 	"unpause": {
 		button: "Unpause", title: "Unpause this semaphore?", done: "The semaphore is not paused any more.",
-		note: "Those who wait are served at once, as far as the limit allows.",
+		note: "Those who wait are served at once, as far as the limit allows. A cooldown ends as well.",
 		do:   func(ctx context.Context, o *sema.Operator, _ access.Record) error { return o.Unpause(ctx) }, undo: undoPause,
 	},
 	"revoke": {
@@ -138,6 +138,9 @@ func actions(name string, st engine.State) (list []link) {
 	keys := []string{"pause", "set-key"}
 	if st.Paused {
 		keys[0] = "unpause"
+	}
+	if st.Cooldown != nil && !st.Paused {
+		list = append(list, link{"End the cooldown…", actAddress("unpause", name)})
 	}
 	if st.Pinned {
 		keys = append(keys, "unset-limit")

@@ -67,10 +67,14 @@ func operate(t *testing.T, e protocol.Engine) {
 	expect.Has(t, s.get(200, page), ">Paused by olga:<", "do=unpause")
 	queue(t, s.engine, "x", "w", 1)
 	act("served at once", form("unpause", "x"))
+	p.RetryAfter(time.Minute)
+	expect.Until(t, "the cooldown", func() bool { return strings.Contains(s.get(200, page), "Nobody begins for") })
+	expect.Has(t, s.get(200, page), "End the cooldown…", "do=unpause")
+	act("A cooldown ends as well", form("unpause", "x"))
 	act("Its holder is told to stop", form("revoke", "x", "permit", p.ID()))
 	<-p.Context(t.Context()).Done()
 	act("certainly gone", form("release", "x", "permit", q.ID()))
-	if len(audit) != 7 {
+	if len(audit) != 8 {
 		t.Errorf("%d changes were noted", len(audit))
 	}
 
@@ -78,7 +82,7 @@ func operate(t *testing.T, e protocol.Engine) {
 	expect.Has(t, s.post(409, "/act", form("release", "x", "permit", q.ID())).Body.String(), "has no permit")
 	s.post(409, "/act", form("remove", "x"))
 	for i, want := range []string{"gone", "in-use"} {
-		if a := audit[7+i]; a.Result != want {
+		if a := audit[8+i]; a.Result != want {
 			t.Errorf("a failure was noted as %+v, want %q", a, want)
 		}
 	}

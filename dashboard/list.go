@@ -39,7 +39,7 @@ var states = []struct {
 	{"attention", "Needs attention", func(h *Handler, s watch.Summary) bool { _, rank := h.rank(s); return rank >= attention }},
 	{"waiting", "Waiting", func(_ *Handler, s watch.Summary) bool { return s.Waiting > 0 }},
 	{"full", "Full", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used >= s.Limit }},
-	{"paused", "Paused", func(_ *Handler, s watch.Summary) bool { return s.Paused }},
+	{"paused", "Paused", func(_ *Handler, s watch.Summary) bool { return s.Paused || s.Cooldown != nil }},
 	{"idle", "Idle", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used == 0 && s.Waiting == 0 }},
 }
 

@@ -30,7 +30,8 @@ type Summary struct {
 	Looked  time.Time     // the time of the look
 	Err     error         // the error of the last look; the other fields are from the last successful one, if Looked is not zero
 
-	Pools []engine.PoolState // by name; not to be changed
+	Pools    []engine.PoolState // by name; not to be changed
+	Cooldown *engine.Cooldown   // all grants are stopped for a while; nil: they are not
 }
 
 // Levels count keys by how many names they have: first those of one name. The callers without a
@@ -41,7 +42,7 @@ type Levels [engine.MaxDepth]int
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto, Pools: st.Pools,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto, Pools: st.Pools, Cooldown: st.Cooldown,
 	}
 	for _, k := range st.Keys {
 		if k.Key == "" && len(st.Keys) == 1 && st.Caps == (engine.Caps{}) {

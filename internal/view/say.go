@@ -39,6 +39,8 @@ func Head(s watch.Summary, k Known) string {
 		return "Paused by " + k.By + lasting(k.Paused)
 	case s.Paused:
 		return "Paused" + lasting(k.Paused)
+	case s.Cooldown != nil && s.Cooldown.Left > k.Since:
+		return "Nobody begins for " + Brief(s.Cooldown.Left-k.Since) + ", said " + Says(s.Cooldown.By)
 	case s.Used > s.Limit:
 		return Number(s.Used-s.Limit) + " above the limit"
 	case s.Limit > 0 && s.Used == s.Limit:

@@ -128,16 +128,24 @@ func (f *adaptFlags) check(cmd *cobra.Command, t *takeFlags) (err error) {
 	if f.is, err = readAdapt(f.adapt); err != nil {
 		return err
 	}
-	for _, code := range f.overload {
-		if code < 1 || code > 255 {
-			return usage("--overload-exit 75", "--overload-exit %d: want 1 … 255", code)
-		}
+	if err = checkCodes("overload-exit", f.overload); err != nil {
+		return err
 	}
 	if f.is.Min > 0 && !t.limitGiven {
 		t.limit = f.is.Min
 	}
 	if f.is.Min > 0 && t.weight > f.is.Min {
 		return usage(fmt.Sprintf("--adapt %d:%d", t.weight, max(f.is.Max, t.weight)), "weight %d is above the smallest limit %d", t.weight, f.is.Min)
+	}
+	return nil
+}
+
+// checkCodes returns an error if a flag has something else than a code of failure.
+func checkCodes(flag string, codes []int) error {
+	for _, code := range codes {
+		if code < 1 || code > 255 {
+			return usage(fmt.Sprintf("--%s %d", flag, exitConflict), "--%s %d: want 1 … 255", flag, code)
+		}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"sema"
 	"sema/cmd/sema/internal/guard"
+	"sema/engine"
 )
 
 const runHelp = `Take a permit, run a command, give the permit back.
@@ -38,6 +39,8 @@ type runFlags struct {
 	killAfter time.Duration
 	onLost    string
 	slots     bool
+	coolOn    []int
+	cooldown  time.Duration
 	adaptFlags
 }
 
@@ -79,7 +82,9 @@ func (p *program) runCommand() *cobra.Command {
 	choiceFlag(cmd, &f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on", "kill", "warn")
 	cmd.Flags().Var(durationOf(&f.killAfter, 5*time.Second), "kill-after", "when the permit is lost: longest time from TERM to KILL; the lease may shorten it")
 	cmd.Flags().BoolVar(&f.slots, "slots", false, "give the command an index of its own in $SEMA_SLOT")
-	lessUsed(cmd, "adapt", "overload-exit", "on-lost", "kill-after", "slots")
+	cmd.Flags().IntSliceVar(&f.coolOn, "cooldown-on", nil, "exit codes after which nobody is granted a permit for --cooldown")
+	cmd.Flags().Var(durationOf(&f.cooldown, 30*time.Second), "cooldown", "with --cooldown-on: for how long; at most 10m")
+	lessUsed(cmd, "cooldown-on", "cooldown", "adapt", "overload-exit", "on-lost", "kill-after", "slots")
 	return cmd
 }
 
@@ -88,6 +93,12 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return usage("--kill-after 5s", "--kill-after %v is negative", f.killAfter)
 	}
 	if err := f.takeFlags.check(cmd); err != nil {
+		return err
+	}
+	if f.cooldown <= 0 || f.cooldown > engine.MaxCooldown || cmd.Flags().Changed("cooldown") && len(f.coolOn) == 0 {
+		return usage("--cooldown-on 75 --cooldown 30s", "--cooldown %v needs --cooldown-on, and is up to %v", f.cooldown, engine.MaxCooldown)
+	}
+	if err := checkCodes("cooldown-on", f.coolOn); err != nil {
 		return err
 	}
 	return f.adaptFlags.check(cmd, &f.takeFlags)
@@ -116,7 +127,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	}
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
-		warn: f.onLost == "warn", overload: f.overload, signals: signals,
+		warn: f.onLost == "warn", overload: f.overload, coolOn: f.coolOn, cooldown: f.cooldown, signals: signals,
 	}
 	defer func() { s.command.Wait() }() // for what ends while the engine is closed
 	defer h.close()

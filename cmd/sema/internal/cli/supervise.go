@@ -35,6 +35,8 @@ type supervisor struct {
 	grace    grace
 	warn     bool  // on loss, let it run on
 	overload []int // exit codes that say that the limit was too much
+	coolOn   []int // and those after which nobody is granted a permit for the cooldown
+	cooldown time.Duration
 	signals  *signals
 
 	command *guard.Process
@@ -161,6 +163,9 @@ func (s *supervisor) extend() {
 
 // settle gives the permit back and decides about the exit code.
 func (s *supervisor) settle(code int) error {
+	if slices.Contains(s.coolOn, shellCode(code)) && !s.stopping {
+		s.RetryAfter(s.cooldown)
+	}
 	if slices.Contains(s.overload, shellCode(code)) && !s.stopping {
 		s.Overloaded()
 	}
