@@ -73,22 +73,24 @@ func out(pools []engine.PoolState) (found *engine.PoolState) {
 // Say describes the state of a look, whose Rows these are.
 func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 	x := Sentence{Head: Head(s, k), Held: fmt.Sprintf("%s of %s held", Number(s.Used), Number(s.Limit)), Wait: waits(s.Waiting, "")}
-	oldest, pool := "The oldest holder is ", ""
+	oldest, pool, rated := "The oldest holder is ", "", false
 	switch p := out(s.Pools); {
 	case x.Head == "Idle":
 		x.Held, x.Wait = "0 of "+Number(s.Limit)+" in use", "nobody waits"
 	case x.Head == "Open":
 		x.Held = fmt.Sprintf("%s of %s in use", Number(s.Used), Number(s.Limit))
 	case p != nil && x.Head == p.Pool+" is out":
-		pool, oldest = p.Pool, ""
+		pool, oldest, rated = p.Pool, "", p.Per > 0
 		x.Held, x.Wait = fmt.Sprintf("%s of %s held", Number(p.Used), Number(p.Limit)), waits(p.Waiting, " for it")
-		if by := l.HeldBy(p.Pool, k.Who); by != "" {
+		if p.Per > 0 {
+			x.Held = fmt.Sprintf("%s of %s used, the next in %s", Number(p.Used), p.Amount(), Brief(max(0, p.Next-k.Since)))
+		} else if by := l.HeldBy(p.Pool, k.Who); by != "" {
 			x.Held += " by " + by
 		}
 	}
 	var first *engine.Holder
 	for i, h := range l.Holders {
-		if h.Token > 0 && (pool == "" || h.Takes.Of(pool) > 0) && (first == nil || h.Token < first.Token) {
+		if h.Token > 0 && (pool == "" || h.Takes.Of(pool) > 0 && !rated) && (first == nil || h.Token < first.Token) {
 			first = &l.Holders[i]
 		}
 	}

@@ -46,6 +46,8 @@ func TestSay(t *testing.T) {
 		{"after a cooldown", engine.State{Limit: 4, Cooldown: &engine.Cooldown{Left: time.Second}}, view.Known{Since: time.Second}, "Idle: 0 of 4 in use, nobody waits."},
 		{"a pool is out", engine.State{Limit: 15, Used: 2, Holders: licence, Pools: pools, Waiters: append(waiters(1, "gpu=1,licence=1", time.Minute), waiters(1, "gpu=2", time.Second)...)}, view.Known{},
 			"licence is out: 1 of 1 held by simulation 1, 1 waits for it. simulation 1 on web-3 has held it for 59s. late waits for: 3 of 4 of gpu held, 2 wanted, 1 reserved for a caller."},
+		{"a rate is out", engine.State{Limit: 15, Used: 2, Holders: licence, Pools: []engine.PoolState{{Pool: "licence", Limit: 60, Back: 60, Per: time.Minute, Used: 60, Waiting: 1, Next: 9 * time.Second}}, Waiters: waiters(1, "licence=2", time.Minute)}, view.Known{Since: time.Second},
+			"licence is out: 60 of 60/1m used, the next in 8s, 1 waits for it."},
 		{"a pool is out that nobody waits for", engine.State{Limit: 15, Used: 2, Holders: licence, Pools: []engine.PoolState{{Pool: "licence", Limit: 1, Used: 1}}}, view.Known{},
 			"Open: 2 of 15 in use, nobody waits. The oldest holder is training 1 on web-3 (1h 00m)."},
 		{"a cap", engine.State{Limit: 5, Used: 5, Caps: engine.Caps{2}, Keys: []engine.KeyState{{Key: "acme", Held: 2, Waiting: 1, Cap: 2, Share: 100, Full: true}},

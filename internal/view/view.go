@@ -56,6 +56,19 @@ type PoolState struct {
 	Next float64 `json:"next_seconds,omitempty"` // until one more of the rate has come back; 0: all are there
 }
 
+// Pools are those of a snapshot; never nil.
+func Pools(list []engine.PoolState) []PoolState {
+	all := []PoolState{}
+	for _, p := range list {
+		is := PoolState{Pool: p.Pool, Limit: p.Limit, Used: p.Used, Waiting: p.Waiting, Next: p.Next.Seconds()}
+		if p.Per > 0 {
+			is.Rate = p.Amount().String()
+		}
+		all = append(all, is)
+	}
+	return all
+}
+
 // Cooldown stops all grants for a while.
 type Cooldown struct {
 	Left float64 `json:"left_seconds"`
@@ -146,15 +159,8 @@ func Summarize(s watch.Summary) Summary {
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
 	look := LookAt(st)
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: []PoolState{}, Keys: look.Rows()}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Keys: look.Rows()}
 	look.Explain(v.Keys)
-	for _, p := range st.Pools {
-		is := PoolState{Pool: p.Pool, Limit: p.Limit, Used: p.Used, Waiting: p.Waiting, Next: p.Next.Seconds()}
-		if p.Per > 0 {
-			is.Rate = p.Amount().String()
-		}
-		v.Pools = append(v.Pools, is)
-	}
 	if c := st.Cooldown; c != nil {
 		v.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}
 	}

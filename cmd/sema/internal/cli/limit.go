@@ -91,7 +91,7 @@ func (p *program) limitCommand() *cobra.Command {
 		case given("key"):
 			return p.writeKey(args[0], key, after)
 		case p.json:
-			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List(), Pools: append([]engine.PoolState{}, after.Pools...)}
+			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List(), Pools: view.Pools(after.Pools)}
 			if set && before.Limit > 0 {
 				doc.Previous = before.Limit
 			} else if set {
@@ -118,7 +118,7 @@ func (p *program) limitCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
   name, limit, pinned, caps (of keys of one name, of two, of three; 0: none;
-    zeros at the end are left out), pools (list of pool, limit, used, waiting),
+    zeros at the end are left out), pools (list of pool, limit, used, waiting, rate),
     previous (only with N, --caps or --pool: the limit before, null: none)
   with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap
     or a share of its own)`)
@@ -126,12 +126,12 @@ func (p *program) limitCommand() *cobra.Command {
 }
 
 type limitJSON struct {
-	Name     string             `json:"name"`
-	Limit    int                `json:"limit"`
-	Pinned   bool               `json:"pinned"`
-	Caps     []int              `json:"caps"`
-	Pools    []engine.PoolState `json:"pools"`
-	Previous any                `json:"previous,omitempty"` // only if it was set: a number, or null
+	Name     string           `json:"name"`
+	Limit    int              `json:"limit"`
+	Pinned   bool             `json:"pinned"`
+	Caps     []int            `json:"caps"`
+	Pools    []view.PoolState `json:"pools"`
+	Previous any              `json:"previous,omitempty"` // only if it was set: a number, or null
 }
 
 // there is how much there is of each pool.
@@ -139,7 +139,7 @@ func there(st sema.State) engine.Pools {
 	var list []string
 	for _, p := range st.Pools {
 		if p.Limit > 0 {
-			list = append(list, fmt.Sprintf("%s=%d", p.Pool, p.Limit))
+			list = append(list, p.Pool+"="+p.Amount().String())
 		}
 	}
 	return engine.Pools(strings.Join(list, ","))

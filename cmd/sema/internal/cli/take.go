@@ -323,9 +323,9 @@ func limitWords(d *sema.LimitError) []string {
 		words = append(words, "--caps", view.CapsText(d.WantedCaps))
 	}
 	var pools []string
-	for name, n := range d.WantedPools.All() {
-		if d.StoredPools.Of(name) != n {
-			pools = append(pools, fmt.Sprintf("%s=%d", name, n))
+	for name := range d.WantedPools.All() {
+		if a := d.WantedPools.Amount(name); d.StoredPools.Amount(name) != a {
+			pools = append(pools, name+"="+a.String())
 		}
 	}
 	for name := range d.StoredPools.All() {
