@@ -169,7 +169,8 @@ func (p *Permit) Renew(ctx context.Context) error {
 
 // RetryAfter tells all processes that the service that the permit is for wants no new call before d has passed. A vendor says
 // so by the status 429 and a Retry-After, for example. Until then the semaphore grants no permit, and its waiters keep their
-// places; the permits that are held stay. It only extends what was said before, and ends by itself, or when an operator
+// places; the permits that are held stay. Nothing of a rate comes back meanwhile, or as much would begin at once at the end.
+// It only extends what was said before, and ends by itself, or when an operator
 // unpauses. d is ten minutes at the most; 0 or less changes nothing. RetryAfter does not wait: it is sent in the background,
 // before a Release that follows, and again until the engine has it.
 func (p *Permit) RetryAfter(d time.Duration) {

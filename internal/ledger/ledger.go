@@ -240,6 +240,7 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 	case protocol.Pause:
 		return l.mark(now, &l.paused, true)
 	case protocol.Unpause:
+		l.delay(now, -max(0, l.cooldown-now))
 		l.cooldown = 0
 		return l.mark(now, &l.paused, false)
 	case protocol.Cooldown:
@@ -364,13 +365,15 @@ func (l *Ledger) mark(now int64, flag *bool, on bool) protocol.Answer {
 	return protocol.Answer{Status: protocol.Done}
 }
 
-// cool stops all grants for a while. A cooldown only becomes longer, and ends by itself.
+// cool stops all grants for a while. A cooldown only becomes longer, and ends by itself. Nothing of a rate comes back in it: what would
+// have come back would begin all at once at its end.
 func (l *Ledger) cool(now int64, by *engine.Client, lasts time.Duration) protocol.Answer {
 	if l.limit == 0 {
 		return protocol.Answer{Status: protocol.Gone}
 	}
 	lasts = min(lasts, engine.MaxCooldown)
 	if end := now + lasts.Microseconds(); end > max(now, l.cooldown) {
+		l.delay(now, end-max(now, l.cooldown))
 		l.cooldown, l.cooledBy = end, *by
 		l.remember(now, lasts)
 	}

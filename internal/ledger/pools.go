@@ -61,6 +61,16 @@ func (l *Ledger) spend(now int64, h *holder) {
 	}
 }
 
+// delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
+func (l *Ledger) delay(now, lasts int64) {
+	for _, p := range l.keys.pools {
+		if p.unit > 0 {
+			p.full = max(p.full, float64(now)) + float64(lasts)
+			l.remember(now, micros(int64(p.full)-now))
+		}
+	}
+}
+
 // settle counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once, but
 // for what time has brought back already, or other permits have given: so what is used keeps to the rate.
 func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
@@ -212,8 +222,9 @@ func (l *Ledger) poolStates(now int64) (list []engine.PoolState) {
 		s := engine.PoolState{Pool: name, Limit: p.limit, Used: p.used, Waiting: waiting[name]}
 		if p.unit > 0 {
 			s.Back, s.Per = l.keys.amounts.Amount(name).Back, l.keys.amounts.Amount(name).Per
-			if s.Used = p.limit - p.free(now); s.Used > 0 {
-				s.Next = micros(p.when(p.free(now)+1) - now)
+			at := max(now, l.cooldown) // nobody is granted any before
+			if s.Used = p.limit - p.free(at); s.Used > 0 {
+				s.Next = micros(p.when(p.free(at)+1) - now)
 			}
 		}
 		list = append(list, s)

@@ -183,6 +183,48 @@ func TestARateComesBackWithTime(t *testing.T) {
 	}
 }
 
+// Who lacks a fast rate and a slow one keeps others from the fast one only until that is back. Nothing of rates comes back in a cooldown,
+// and an operator who ends it early ends that, too.
+func TestRatesThatWait(t *testing.T) {
+	b := &bench{now: 1_000_000_000_000}
+	start := b.now
+	due := func() int64 {
+		end, _ := b.NextEnd()
+		return (end - start + 500) / 1000
+	}
+	look := func(ms int64) (grants []uint64) {
+		b.now = start + ms*1000 - 1
+		_, grants = b.step(protocol.Request{Kind: protocol.Renew, ID: engine.ID{Client: "c", Number: 1, Weight: 1}, Lease: time.Hour})
+		return grants
+	}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 20, Pools: "fast=2/200ms,slow=1/10s"})
+	b.ask(1, "", "fast=2,slow=1", 1)
+	b.ask(2, "", "fast=1,slow=1", 1)
+	b.ask(3, "", "fast=1", 1)
+	b.ask(4, "", "fast=2", 1)
+	if due() != 100 {
+		t.Errorf("due after %d ms", due())
+	}
+	if grants := look(101); len(grants) > 0 || due() != 200 { // one of fast is there, and the first ticket keeps it
+		t.Errorf("granted %v, and next after %d ms", grants, due())
+	}
+	if grants := look(201); !slices.Equal(grants, []uint64{3}) || due() != 10_000 { // and with it there are never two for the last one
+		t.Errorf("granted %v, and next after %d ms", grants, due())
+	}
+	b.step(protocol.Request{Kind: protocol.Cooldown, Lease: 5 * time.Second})
+	if p := b.State(b.now).Pools; p[1].Used != 1 || p[1].Next < 14*time.Second || p[0].Used > 2 {
+		t.Errorf("%+v", p)
+	}
+	if look(5300); due() != 15_000 {
+		t.Errorf("due after %d ms", due())
+	}
+	b.step(protocol.Request{Kind: protocol.Cooldown, Lease: time.Minute})
+	b.now += 1_000_000
+	if b.step(protocol.Request{Kind: protocol.Unpause}); due() != 16_000 {
+		t.Errorf("due after %d ms", due())
+	}
+}
+
 // In no time more of a rate is used than there is at once, and comes back in that time: whatever permits take, and however late each
 // says what it has used.
 func TestNoMoreOfARateIsUsedThanThereIs(t *testing.T) {

@@ -10,43 +10,50 @@ type round struct {
 	complete bool   // every runnable class was looked at, or all the rest is kept free
 	reserved []*key // leaves of the tickets that keep something free
 	revisit  []*key // keys that were rescheduled while something was reserved
-	due      int64  // when time will have brought what a ticket lacks, of those that lack rates alone; 0: there is none
+	due      int64  // when the first rate is back that some ticket lacks; 0: there is none
 }
 
 // reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
 // If time alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
 func (l *Ledger) reserve(t *ticket) {
-	leaf, due := t.key.leaf(), l.dueOf(&t.demand)
-	if due == 0 {
+	leaf := t.key.leaf()
+	timed, due := l.lacks(&t.demand)
+	if !timed {
 		for k := leaf; k != nil; k = k.up {
 			k.reserved += t.weight
 		}
-	} else if l.round.due == 0 || due < l.round.due {
+	}
+	if due > 0 && (l.round.due == 0 || due < l.round.due) {
 		l.round.due = due
 	}
 	l.round.reserved = append(l.round.reserved, leaf)
 	for name, n := range t.takes.All() {
-		if p := l.keys.pools[name]; due == 0 || p.unit > 0 {
+		if p := l.keys.pools[name]; !timed || p.unit > 0 {
 			p.awaited = p.awaited || n > p.free(l.now)
 			p.reserved += n
 		}
 	}
 }
 
-// dueOf is when time will have brought all that a demand lacks; 0 if it lacks anything that does not come back with time.
-func (l *Ledger) dueOf(d *demand) (due int64) {
-	if !l.keys.rated || d.weight > l.free() {
-		return 0
+// lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
+// those behind it may go on that want this rate, though the demand itself still lacks another.
+func (l *Ledger) lacks(d *demand) (timed bool, due int64) {
+	if !l.keys.rated {
+		return false, 0
 	}
+	timed = d.weight <= l.free()
 	for name, n := range d.takes.All() {
-		if p := l.keys.pools[name]; n > p.free(l.now) {
-			if p.unit == 0 {
-				return 0
-			}
-			due = max(due, p.when(n))
+		p := l.keys.pools[name]
+		switch {
+		case n <= p.free(l.now):
+		case p.unit == 0:
+			timed = false
+		case n > p.limit-p.reserved: // those ahead keep it, and have to be served first
+		case due == 0 || p.when(n) < due:
+			due = p.when(n)
 		}
 	}
-	return due
+	return timed, due
 }
 
 // endRound gives up what is reserved.

@@ -17,26 +17,27 @@ type checker struct {
 	w         *world
 	faultless bool // nothing is planned to go wrong
 
-	allowed   int   // the most weight that may be held: the limit, or what a smaller one found
-	doubt     int64 // until when clients may trust what the server forgot
-	upset     int64 // until when a failover may have put the queue out of order, or brought back what was released
-	token     int64 // the last one given
-	bySlot    map[int]int64
-	byPool    map[string]int             // how much of each pool may be used: as much as there is, or what a smaller amount found
-	byKey     map[string]int             // what each key, and each above one, held after the last step
-	over      map[string]int64           // since when keys have held more than their caps
-	rateSince map[string]int64           // since when pools are rates
-	turns     map[string]int64           // since when each leaf has been runnable
-	given     map[engine.ID]int64        // the token of the last grant to each
-	when      map[engine.ID]int64        // and when it was
-	grants    map[int64]engine.ID        // the permit of each token
-	idle      map[*node]int64            // since when weight was free beside a waiter of that node
-	lately    int64                      // when the server last granted
-	used      int64                      // the last token a caller was given, if the limit never was above 1
-	gone      map[engine.ID]int64        // since when a waiter has had no ticket
-	ghosts    map[engine.ID]bool         // what a late copy of a call asked for, after the server forgot that it is late
-	reports   map[string]protocol.Totals // that were known after the last step
-	begun     map[string]*begun          // of each rate
+	allowed          int   // the most weight that may be held: the limit, or what a smaller one found
+	doubt            int64 // until when clients may trust what the server forgot
+	upset            int64 // until when a failover may have put the queue out of order, or brought back what was released
+	token            int64 // the last one given
+	bySlot           map[int]int64
+	byPool           map[string]int             // how much of each pool may be used: as much as there is, or what a smaller amount found
+	byKey            map[string]int             // what each key, and each above one, held after the last step
+	over             map[string]int64           // since when keys have held more than their caps
+	rateSince        map[string]int64           // since when pools are rates
+	lastStep, cooled int64                      // when the server made its last step, and for how long there were cooldowns until then
+	turns            map[string]int64           // since when each leaf has been runnable
+	given            map[engine.ID]int64        // the token of the last grant to each
+	when             map[engine.ID]int64        // and when it was
+	grants           map[int64]engine.ID        // the permit of each token
+	idle             map[*node]int64            // since when weight was free beside a waiter of that node
+	lately           int64                      // when the server last granted
+	used             int64                      // the last token a caller was given, if the limit never was above 1
+	gone             map[engine.ID]int64        // since when a waiter has had no ticket
+	ghosts           map[engine.ID]bool         // what a late copy of a call asked for, after the server forgot that it is late
+	reports          map[string]protocol.Totals // that were known after the last step
+	begun            map[string]*begun          // of each rate
 }
 
 // stepped looks at a step: before is what was written before it.

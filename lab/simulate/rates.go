@@ -9,7 +9,7 @@ import (
 
 // begin is what a permit was granted of a rate.
 type begin struct {
-	at int64 // by the server's clock
+	at int64 // by the server's clock, without cooldowns: nothing comes back in them
 	id engine.ID
 	n  int // what it took, or used if that is less and was told
 }
@@ -26,6 +26,10 @@ func (k *checker) rated() bool { return k.w.server.ledger.rated() }
 // rates notes what a step grants of rates, and what is told of its use. A change of one pool leaves the others as they are.
 func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, grants []protocol.Grant) {
 	l, now := k.w.server.ledger, k.w.server.now()
+	if before.Cooldown > k.lastStep && now > k.lastStep {
+		k.cooled += min(now, before.Cooldown) - k.lastStep
+	}
+	k.lastStep = now
 	for pool, b := range k.begun {
 		if there := l.Pools.Amount(pool); l.Limit == 0 || there != b.there {
 			k.keepsTo(pool, b)
@@ -80,7 +84,7 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 			if k.begun[pool] == nil {
 				k.begun[pool] = &begun{there: l.Pools.Amount(pool)}
 			}
-			k.begun[pool].all = append(k.begun[pool].all, begin{now, g.ID, n})
+			k.begun[pool].all = append(k.begun[pool].all, begin{now - k.cooled, g.ID, n})
 		}
 	}
 }

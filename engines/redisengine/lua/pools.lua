@@ -70,6 +70,16 @@ R.spend = function(s, id, takes)
   s.spent[id] = rates and table.concat(spent, ' ') or nil
 end
 
+-- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
+R.delay = function(s, lasts)
+  for _, p in pairs(s.pools) do
+    if p.unit then
+      p.full = math.max(p.full, s.now) + lasts
+      R.remember(s, math.floor(p.full) - s.now)
+    end
+  end
+end
+
 -- settle_rates counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once,
 -- but for what time has brought back already, or other permits have given: so what is used keeps to the rate.
 R.settle_rates = function(s, id, used)
@@ -209,12 +219,12 @@ end
 -- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited. If time
 -- alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
 R.reserve = function(s, k, weight, takes)
-  local due = s.rated and R.due_of(s, weight, takes)
+  local timed, due = false, math.huge
+  if s.rated then timed, due = R.lacks(s, weight, takes) end
   s.round = s.round or {leaves = {}, revisit = {}, due = math.huge}
   s.round.leaves[#s.round.leaves + 1] = k.of
-  if due then
-    s.round.due = math.min(s.round.due, due)
-  else
+  s.round.due = math.min(s.round.due, due)
+  if not timed then
     s.reserved = s.reserved + weight
     local n = k.of
     while n do
@@ -224,25 +234,28 @@ R.reserve = function(s, k, weight, takes)
   end
   for pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
-    if not due or p.unit then
+    if not timed or p.unit then
       p.awaited = p.awaited or amount > R.free(s, p)
       p.reserved = p.reserved + amount
     end
   end
 end
 
--- due_of returns when time will have brought all that a demand lacks; nil if it lacks anything that does not come back with time.
-R.due_of = function(s, weight, takes)
-  if weight > s.limit - s.used - s.reserved then return nil end
-  local due
+-- lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
+-- those behind it may go on that want this rate, though the demand itself still lacks another.
+R.lacks = function(s, weight, takes)
+  local timed, due = weight <= s.limit - s.used - s.reserved, math.huge
   for pool, n in R.amounts(takes) do
     local p = s.pools[pool]
-    if n > R.free(s, p) then
-      if not p.unit then return nil end
-      due = math.max(due or 0, math.ceil(p.full - (p.limit - p.reserved - n) * p.unit))
+    if n > R.free(s, p) and p.unit and n > p.limit - p.reserved then
+      -- those ahead keep it, and have to be served first
+    elseif n > R.free(s, p) and p.unit then
+      due = math.min(due, math.ceil(p.full - (p.limit - p.reserved - n) * p.unit))
+    elseif n > R.free(s, p) then
+      timed = false
     end
   end
-  return due
+  return timed, due
 end
 
 -- end_round gives up what is reserved.

@@ -124,17 +124,19 @@ R.mark = function(s, q)
     s.paused, s.persist = true, true
   else
     if s.paused then s.paused, s.extended = false, true end
+    if s.rated and s.cooldown then R.delay(s, s.now - s.cooldown) end
     s.cooldown, s.settled = nil, false
   end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- cool stops all grants for a while. A cooldown only becomes longer, and ends by itself.
+-- cool stops all grants for a while. A cooldown only becomes longer, and ends by itself. Nothing of a rate comes back in it.
 R.cool = function(s, q)
   R.act(s)
   local lasts = math.min(q.lease, MAX_COOLDOWN)
   if s.now + lasts > (s.cooldown or s.now) then
+    if s.rated then R.delay(s, s.now + lasts - (s.cooldown or s.now)) end
     s.cooldown, s.cooled_by = s.now + lasts, q.who
     R.remember(s, lasts)
   end
