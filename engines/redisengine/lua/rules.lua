@@ -206,7 +206,7 @@ end,
 -- It looks at heads in the order of service. A head that a pool blocks reserves its demand; then next looks at the classes
 -- that want none of that pool. A head that the limit blocks reserves its demand and ends the round: no weight is left for
 -- anybody behind it. A head that a key blocks should not have been runnable: next lists the key's classes again and starts
--- over. That costs budget, unless it is due to a reservation at that key.
+-- over, also with what is reserved. That costs budget, unless it is due to a reservation at that key.
 next = function(s, up_to)
   while true do
     local k = s.only or R.next_class(s)
@@ -225,6 +225,7 @@ next = function(s, up_to)
     if is == BLOCKED_BY_KEY then
       if blocker.reserved == 0 and s.budget <= 0 then return k, id, is, weight, slot, ticket, insist end
       if blocker.reserved == 0 then s.budget = s.budget - 1 end
+      if blocker.reserved == 0 and s.round then R.end_round(s) end -- another may be the first of all now
       if s.round then s.round.revisit[#s.round.revisit + 1] = blocker end
       R.reschedule(s, blocker)
     elseif is == BLOCKED_BY_LIMIT and not (s.sets and s.sets[1]) then
