@@ -74,12 +74,6 @@ func (w *world) windUp() {
 	w.enough = w.steps + mostToWindUp
 	w.server.down, w.server.refuse = false, nil
 	w.server.operate(protocol.Request{Kind: protocol.Unpause})
-	for pool := range w.server.ledger.Pools.All() { // nobody waits for time
-		if a := w.server.ledger.Pools.Amount(pool); a.Per > 0 {
-			a.Per = time.Millisecond
-			w.server.operate(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(pool + "=" + a.String())})
-		}
-	}
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
@@ -89,6 +83,12 @@ func (w *world) windUp() {
 	longest = max(longest, w.plan.userLease, w.plan.userHold)
 	w.breaks = 0
 	for range 60 { // as long as somebody queues, and all that is late is over
+		for pool := range w.server.ledger.Pools.All() { // nobody waits for time; callers may have begun the semaphore anew
+			if a := w.server.ledger.Pools.Amount(pool); a.Per > time.Millisecond {
+				a.Per = time.Millisecond
+				w.server.operate(protocol.Request{Kind: protocol.SetLimit, Pools: engine.Pools(pool + "=" + a.String())})
+			}
+		}
 		w.run(w.now + longest)
 		busy := len(w.queue) > 0
 		for _, n := range w.nodes {
