@@ -47,7 +47,7 @@ func (l *Ledger) spend(now int64, h *holder) {
 	for name, n := range h.takes.All() {
 		until, p := 0.0, l.keys.pools[name]
 		if p.unit > 0 {
-			p.full = max(p.full, float64(now)) + float64(n)*p.unit
+			p.full = sum(max(p.full, float64(now)), float64(n)*p.unit)
 			l.remember(now, micros(int64(p.full)-now))
 			until, rates = p.full+p.given, true
 		}
@@ -59,6 +59,15 @@ func (l *Ledger) spend(now int64, h *holder) {
 		}
 		l.spent[h.id] = spent
 	}
+}
+
+// sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
+func sum(full, more float64) float64 {
+	is := full + more
+	if is-full < more {
+		is += 0.5
+	}
+	return is
 }
 
 // delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
@@ -87,7 +96,7 @@ func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
 				more = -max(0, min(-more, spent[i]-p.given-float64(now)))
 				p.given -= more
 			}
-			p.full = max(p.full, float64(now)) + more
+			p.full = sum(max(p.full, float64(now)), more)
 			l.remember(now, micros(int64(p.full)-now))
 		}
 		i++

@@ -106,7 +106,7 @@ var planted = []struct {
 	{"a pool is not given back", poolsFile, "l.keys.pool(name).used += sign * n", "l.keys.pool(name).used += max(0, sign) * n", false},
 	{"what comes back to a pool counts as one", poolsFile, "l.keys.pool(name).used += sign * n", "l.keys.pool(name).used += max(sign, sign*n)", false},
 	{"a pool is compared without the new amount", blockedFile, "p == nil || n > p.free(l.now) {", "p == nil || n > p.limit || 0 >= p.free(l.now) {", false},
-	{"less than nothing of a pool is lacked by all", blockedFile, "\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", "\tfor _, p := range l.keys.pools {\n\t\tif p.used > p.limit {\n\t\t\treturn false\n\t\t}\n\t}\n\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", false},
+	{"less than nothing of a pool is lacked by all", blockedFile, "\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", "\tfor _, p := range l.keys.pools {\n\t\tif !l.keys.rated && p.used > p.limit {\n\t\t\treturn false\n\t\t}\n\t}\n\tfor name, n := range takes.All() {\n\t\tif p := l.keys.pools[name]; p == nil || n > p.free(l.now) {", false},
 	{"nothing of a pool is kept free", reserveFile, "p.reserved += n", "_ = n", false},
 	{"no weight is kept free for who waits for a pool", reserveFile, "k.reserved += t.weight", "_ = k", false},
 	{"who waits for a pool leaves it to those behind", reserveFile, "p.awaited = p.awaited || n > p.free(l.now)", "p.awaited = p.awaited || p.unit > 0 && n > p.free(l.now)", false},

@@ -62,12 +62,18 @@ R.spend = function(s, id, takes)
   for pool, n in R.amounts(takes) do
     local p = s.pools[pool]
     if p.unit then
-      p.full, rates = math.max(p.full, s.now) + n * p.unit, true
+      p.full, rates = R.sum(math.max(p.full, s.now), n * p.unit), true
       R.remember(s, math.floor(p.full) - s.now)
     end
     spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
   end
   s.spent[id] = rates and table.concat(spent, ' ') or nil
+end
+
+-- sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
+R.sum = function(full, more)
+  local is = full + more
+  return is - full < more and is + 0.5 or is
 end
 
 -- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
@@ -93,7 +99,7 @@ R.settle_rates = function(s, id, used)
         more = -math.max(0, math.min(-more, own - p.given - s.now))
         p.given = p.given - more
       end
-      p.full = math.max(p.full, s.now) + more
+      p.full = R.sum(math.max(p.full, s.now), more)
       R.remember(s, math.floor(p.full) - s.now)
     end
   end
