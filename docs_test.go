@@ -85,7 +85,7 @@ func TestPagesOfDataNameTheirCommands(t *testing.T) {
 
 var updatePages = flag.Bool("update-pages", false, "write the pages that are made of comments")
 
-// TestPageOfOptions makes docs/options.md of the comments of Options and of the functions that make
+// TestPageOfOptions makes docs/data/options.md of the comments of Options and of the functions that make
 // an AcquireOption, and compares it: go test -run TestPageOfOptions . -update-pages writes it.
 func TestPageOfOptions(t *testing.T) {
 	paths, err := filepath.Glob("*.go")
@@ -117,18 +117,18 @@ func TestPageOfOptions(t *testing.T) {
 		}
 	}
 	head := "| option | what it does, and its range | default | cost |\n|---|---|---|---|\n"
-	page := "<!-- Made of the comments in options.go and acquire.go by `go test -run TestPageOfOptions . -update-pages`. -->\n" +
+	page := "<!-- Made by `go test -run TestPageOfOptions . -update-pages` of the comments in options.go and acquire.go. -->\n" +
 		"# Options\n\nFor those who know what they want, and look for its name.\n\n" +
 		"**In short:** the defaults are for most programs. `go doc sema.Options` says more of each.\n\n" +
 		"## Of a Semaphore\n\nFields of `sema.Options`, for all its acquisitions.\n\n" + head + strings.Join(semaphore, "") +
 		"\n## Of one acquisition\n\nArguments of `Acquire`, `TryAcquire` and `Do`: `sem.Acquire(ctx, sema.Weight(2), sema.For(\"acme\"))`.\n\n" + head + strings.Join(acquisition, "")
 	if *updatePages {
-		expect.OK(t, os.WriteFile("docs/options.md", []byte(page), 0o666))
+		expect.OK(t, os.WriteFile("docs/data/options.md", []byte(page), 0o666))
 	}
-	is, err := os.ReadFile("docs/options.md")
+	is, err := os.ReadFile("docs/data/options.md")
 	expect.OK(t, err)
 	if string(is) != page {
-		t.Error("docs/options.md is not what the comments say: go test -run TestPageOfOptions . -update-pages")
+		t.Error("docs/data/options.md is not what the comments say: go test -run TestPageOfOptions . -update-pages")
 	}
 }
 

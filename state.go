@@ -10,7 +10,7 @@ import (
 
 // State is a snapshot. It is of one moment, but for that of a semaphore in Redis
 // with more than 500 permits and tickets, which is read in parts: see
-// docs/not-promised.md. A read that does not reach the engine is made again for
+// docs/promises.md. A read that does not reach the engine is made again for
 // three seconds. If ctx has no deadline, an engine that says nothing has three
 // seconds as well.
 func (s *Semaphore) State(ctx context.Context) (State, error) {

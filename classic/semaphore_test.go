@@ -365,11 +365,11 @@ func TestAClientThatDoesNotFitItsServer(t *testing.T) {
 	}
 }
 
-// TestAccessRules gives a user the rights that docs/fleets.md lists, and no
+// TestAccessRules gives a user the rights that docs/choosing.md lists, and no
 // others.
 func TestAccessRules(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/fleets.md")
+	page, err := os.ReadFile("../docs/choosing.md")
 	expect.OK(t, err)
 	var rule []any
 	for line := range strings.Lines(string(page)) {
@@ -395,7 +395,7 @@ func TestAccessRules(t *testing.T) {
 
 		other, err := v.make(rdb, "other", 1, Options{Wait: 1})
 		expect.OK(t, err)
-		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/fleets.md") {
+		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/choosing.md") {
 			t.Errorf("a name without rights: %v, %v", ok, err)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 // These tests measure what is not promised. Their figures are in
-// docs/not-promised.md.
+// docs/promises.md.
 
 // unpromisedLease is short, so that tests are quick. The measured times are
 // proportional to it.

@@ -50,7 +50,7 @@ const HintPool = "all connections of the go-redis client are in use: raise its P
 const (
 	hintAddress  = "write the address as host:port, without redis://; redis.ParseURL reads a URL"
 	hintPassword = "the server wants a password: redis://user:password@host"
-	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/fleets.md for the others"
+	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/choosing.md for the others"
 	hintSlots    = "on a cluster all keys of one request must be in the same slot: give the name a hash tag, such as {name}"
 )
 

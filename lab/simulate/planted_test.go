@@ -151,9 +151,9 @@ func TestThePageNamesEveryPlantedBug(t *testing.T) {
 
 // ownTable is the page's part with the simulator's bugs.
 func ownTable(rows []string) string {
-	return "<!-- Made by `make planted`. -->\n# Each planted bug\n\n[planted-bugs.md](../planted-bugs.md) says what they are for.\n\n" +
+	return "<!-- Made by `make planted`. -->\n# Each planted bug\n\n[proof.md](../proof.md#planted-bugs) says what they are for.\n\n" +
 		"## The two machines in virtual time\n\n" +
-		fmt.Sprintf("How many seeds the [simulator](../simulation.md) takes, from %d starting points, and the promises that it then finds broken.\n\n", *starts) +
+		fmt.Sprintf("How many seeds the [simulator](../proof.md#the-simulator) takes, from %d starting points, and the promises that it then finds broken.\n\n", *starts) +
 		fmt.Sprintf("<details markdown=\"1\"><summary>All %d of them</summary>\n\n", len(rows)) +
 		"| bug | file | seeds, median | at the most | found as |\n|---|---|---:|---:|---|\n" + strings.Join(rows, "") + "\n</details>\n\n"
 }

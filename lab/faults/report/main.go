@@ -134,7 +134,7 @@ func page(w io.Writer, all []faults.Result) {
 	fmt.Fprintf(w, `<!-- Made by `+"`make faults-report` from what `make faults`"+` wrote. -->
 # The figures of the faults
 
-[faults.md](../faults.md) says what a round is, what the judge looks for, and what the columns mean.
+[proof.md](../proof.md#faults-on-real-servers) says what a round is, what the judge looks for, and what the columns mean.
 
 **%.1f hours, %d rounds, %d faults, %d grants: %d times a promise was broken that no fault excuses.** %d more rounds say nothing,
 because a fault could not be made or the ground did not come back.
