@@ -30,8 +30,8 @@ func shell(t *testing.T, dir, script string, env ...string) string {
 	return string(out)
 }
 
-// checkout is a copy of the source, and what README.md has fenced in it: a program, and lines for a shell.
-func checkout(t *testing.T) (dir, program string, scripts []string) {
+// checkout is a copy of the source, and what README.md has fenced in it: lines of Go, the last of them a program, and lines for a shell.
+func checkout(t *testing.T) (dir string, code, scripts []string) {
 	if testing.Short() {
 		t.Skip("it builds a copy of everything")
 	}
@@ -41,22 +41,26 @@ func checkout(t *testing.T) (dir, program string, scripts []string) {
 	expect.OK(t, err)
 	for _, b := range regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		if b[1] == "go" {
-			program = b[2]
+			code = append(code, b[2])
 		} else {
 			scripts = append(scripts, b[2])
 		}
 	}
-	return dir, program, scripts
+	return dir, code, scripts
 }
 
-// The program runs in a module made by the lines beside it, also when its server is gone.
+// The program runs in a module made by the lines beside it, also when its server is gone. The first lines of the page are its own.
 func TestReadmeProgram(t *testing.T) {
-	sema, program, scripts := checkout(t)
+	sema, code, scripts := checkout(t)
+	lines, program := code[0], code[1]
+	for line := range strings.Lines(lines) {
+		expect.Has(t, program, line)
+	}
 	hello := filepath.Join(filepath.Dir(sema), "hello")
 	expect.OK(t, os.Mkdir(hello, 0o777))
 	expect.OK(t, os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o666))
 	server := redistest.Start(t)
-	if out := shell(t, hello, strings.ReplaceAll(scripts[0], "127.0.0.1:6379", server.Addr())); !strings.HasSuffix(out, " working\n") {
+	if out := shell(t, hello, strings.ReplaceAll(scripts[1], "127.0.0.1:6379", server.Addr())); !strings.HasSuffix(out, " working\n") {
 		t.Errorf("the program printed\n%s", out)
 	}
 	server.Kill()
@@ -68,7 +72,7 @@ func TestReadmeShell(t *testing.T) {
 	sema, _, scripts := checkout(t)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "downloaded") }))
 	defer site.Close()
-	script := strings.NewReplacer("https://example.org", site.URL, "127.0.0.1:6379", redistest.Start(t).Addr(), "bin/sema serve --listen 127.0.0.1:7362", "timeout --preserve-status 5 bin/sema serve --listen 127.0.0.1:0").Replace(scripts[1])
+	script := strings.NewReplacer("https://example.org", site.URL, "127.0.0.1:6379", redistest.Start(t).Addr(), "bin/sema serve --listen 127.0.0.1:7362", "timeout --preserve-status 5 bin/sema serve --listen 127.0.0.1:0").Replace(scripts[0])
 	out := shell(t, sema, script+"cat file; make demo", "SEMA_URL=file://"+t.TempDir())
 	if !regexp.MustCompile(`(?s)downloads: limit 3, used 0, free 3, waiting 0\n.* msg=serving .*downloaded.*\nholds .* job-2\nholds .* job-3\nwaits .* job-4\n`).MatchString(out) {
 		t.Errorf("they printed\n%s", out)
