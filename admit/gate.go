@@ -38,8 +38,8 @@ func (o Options) Check(pkg string) error {
 	return o.Outage.check()
 }
 
-// Permit is what a request holds while it runs: a *sema.Permit, one that is made of some, or what
-// the request runs by without an engine.
+// Permit lets a request run: a *sema.Permit, several of them as one, or a place of the policy while
+// the engine is away.
 type Permit interface {
 	Context(parent context.Context) context.Context // ends with parent, and when the permit is lost
 	Err() error                                     // why the permit ended; nil while it is valid
@@ -102,8 +102,8 @@ func waitUntil(
 
 var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
 
-// ByKey is how permits are taken by key: of s, where sema.For takes all names of the key; or if s is
-// nil of g, where the first name is that of the Group and the others are the key within its semaphore.
+// ByKey takes permits by key. In s all names are the key, as for sema.For. If s is nil, the first name is
+// one of the Group g, and the others are the key within its semaphore.
 // As in sema.For, empty names at the end are left out.
 func ByKey(s *sema.Semaphore, g *each.Group) func(ctx context.Context, key []string, options ...sema.AcquireOption) (Permit, error) {
 	if s != nil {
@@ -148,8 +148,8 @@ func (g *Gate) Enter(ctx context.Context, o Options, r Request) (Permit, error) 
 	}
 }
 
-// ask is Enter, but fails with errAnswers if the engine did not answer the request and then answers,
-// at once or while the request waits for a place. all is the request's context, and ctx ends with its wait.
+// ask is Enter. But it fails with errAnswers if the engine was away and then answers, at once or while
+// the request waits for a place. all is the request's context, and ctx ends with its wait.
 func (g *Gate) ask(all, ctx context.Context, o Options, r Request) (Permit, error) {
 	if o.Outage.kind == closed {
 		p, err := r.acquire(all, ctx, o, o.Outage.after)

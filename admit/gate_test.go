@@ -303,7 +303,7 @@ func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
 	})
 }
 
-// Wait bounds the wait in the queue: a way to the engine that takes longer refuses nobody for whom a permit is free.
+// Wait bounds the wait in the queue: a slower way to the engine refuses nobody, if a permit is free.
 func TestAShortWaitFindsAFreePermit(t *testing.T) {
 	for _, p := range []Policy{Closed, Open, Local(5, 0)} {
 		policyTest(t, Options{Outage: p, Wait: time.Millisecond}, 1, func(t *testing.T, c *crowd) {

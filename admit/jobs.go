@@ -28,7 +28,7 @@ const moment = 20
 type JobOptions struct {
 	Semaphore *sema.Semaphore
 	Group     *each.Group
-	Wait      time.Duration // how long a job waits in the queue, at most half of what its context leaves it; 0: a second
+	Wait      time.Duration // how long a job waits in the queue, at most half of the time that its context leaves it; 0: a second
 	Back      time.Duration // after how long at most a job without a permit is tried again; 0: a second
 }
 

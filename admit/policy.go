@@ -71,8 +71,8 @@ const quickAnswer = 100 * time.Millisecond
 // Another value is refused where the Policy is used: every request fails with a *sema.ArgumentError.
 func Local(places, perKey int) Policy { return Policy{kind: local, places: places, perKey: perKey} }
 
-// After is the policy with another time for which the engine may say nothing to a request, and then to
-// the probe, before it counts as away: neither that the request is admitted, nor that it waits.
+// After is the policy with another time until an engine counts as away. For so long the engine tells a request
+// neither that it is admitted nor that it waits, and then tells the probe nothing.
 // Default: 0, 100 ms; with Closed three seconds. More than three seconds counts as three. It may not be negative: see Local.
 func (p Policy) After(d time.Duration) Policy {
 	p.after = d

@@ -7,7 +7,7 @@ import (
 )
 
 // Basic is the counting semaphore of Redis in Action, section 6.3.1: one ZSET
-// of holders by the time at which each of them asked, on its own clock. A
+// of holders by the time of their calls, on their own clocks. A
 // caller adds itself and holds a permit if fewer than limit others rank before
 // it. An acquire takes one round trip, or two when it is refused and has to take
 // itself out again; a release takes one.

@@ -7,7 +7,7 @@ import (
 )
 
 // Fair is the semaphore of Redis in Action, sections 6.3.2 and 6.3.3. A
-// counter in Redis decides the order instead of the callers' clocks: a caller
+// counter in Redis decides the order instead of the callers' clocks. A caller
 // draws a number, then adds itself to the ZSET of owners under that number,
 // and holds a permit if fewer than limit others rank before it. A second ZSET,
 // by the callers' time, serves only to end leases.

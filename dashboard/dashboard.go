@@ -86,7 +86,7 @@ type Options struct {
 
 	// Always makes the Watcher look at all semaphores all the time, once each of its
 	// Options.Rounds, so that a page has the last hour as soon as somebody opens it. Default
-	// false: a page has what was seen while pages were open.
+	// false: a page has the time in which pages were open.
 	Always bool
 
 	// Log has what went wrong. Default slog.Default.

@@ -71,7 +71,7 @@ func brief(text string) string {
 	})
 }
 
-// who is a caller in a sentence.
+// A caller in a sentence.
 func (h *Handler) who(c engine.Client, permit string) (name, where string) {
 	x := h.caller(c, permit)
 	if strings.HasPrefix(x.Where, "token ") {

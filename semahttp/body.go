@@ -19,7 +19,7 @@ type stream struct {
 }
 
 // newStream makes the stream of a response. cancel ends the request. The pass is
-// given back after the connection is closed: otherwise the next request could overlap with
+// given back after the connection is closed. Otherwise the next request could overlap with
 // this one at the upstream. http.Transport closes the connection within Close only if
 // the context has ended before.
 func newStream(p *pass, inner io.ReadCloser, caller context.Context, cancel func(), upgraded bool, abandoned func()) *stream {

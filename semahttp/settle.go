@@ -11,7 +11,7 @@ import (
 // settleBytes is how much of the end of a body Settle hands on.
 const settleBytes = 4096
 
-// Settle says what a request has used of rates, before its permit is given back: see sema.Permit.Used. The permit is that of the
+// Settle says what a request has used of rates, before its permit is given back: see sema.Permit.Used. The permit is in the
 // context of a.Request; without one nothing happens. Settle changes a.Body. When that was read to its end, failed, or is closed, used is called
 // once, with the last 4 kB that were read: a vendor's count of tokens stands there, also at the end of a stream. It returns amounts by pool;
 // nil if it cannot tell: then all that the permit took counts. Transport.Used does this for requests that are sent; call Settle in

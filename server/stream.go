@@ -125,7 +125,7 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.
 	return nil
 }
 
-// reading makes the handler that answers a Go client with what read returns about a semaphore.
+// reading makes the handler that answers a Go client with the result of read for a semaphore.
 func reading[T any](read func(*Server, context.Context, string) (T, error)) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
 		name, err := s.nameOf(r, who)

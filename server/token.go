@@ -221,7 +221,7 @@ func (t *Tokens) Unchecked(r *http.Request, token string) bool {
 	return !shown && t.guesses.Wait(key) > 0
 }
 
-// attempt is whose guesses a token counts among, its hash, and whether its sender has tried it before.
+// attempt returns the key that counts a token's guesses, the token's hash, and whether its sender has tried it before.
 func (t *Tokens) attempt(r *http.Request, token string) (key string, secret [sha256.Size]byte, shown bool) {
 	host := rights.Host(r)
 	name, _, _ := strings.Cut(token, ".")
@@ -232,7 +232,7 @@ func (t *Tokens) attempt(r *http.Request, token string) (key string, secret [sha
 	return key, secret, shown
 }
 
-// who returns the sender of a request. The error is an *httpProblem: with status 401, with
+// The sender of a request. The error is an *httpProblem: with status 401, with
 // 429 after too many wrong secrets from the same address, or with 403 if a page of another
 // site caused the request.
 func (s *Server) who(r *http.Request) (*access.Who, error) {

@@ -9,7 +9,7 @@ import (
 //
 // Processes of one host have no clock in common. The system time is set, the uptime starts again
 // with the host, and a container can have an uptime of its own. So each record has its moment, and
-// the log's time goes on from the last record by what both clocks agree on. No lease ends early
+// the log's time goes on from the last record by the time on which both clocks agree. No lease ends early
 // unless both are wrong at once. If a clock went back, no time has passed; the next record has the
 // clocks of its own process, so the log's time never stands still for long.
 type moment struct {

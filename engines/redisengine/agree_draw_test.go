@@ -40,7 +40,7 @@ const (
 	mixed = "mixed"
 )
 
-// who returns the caller that a named permit is for; nil of any other permit.
+// The caller that a named permit is for; nil of any other permit.
 func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 	if id.Client != api && (id.Client != mixed || one(t, 2, "of a session")) {
 		return nil

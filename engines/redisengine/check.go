@@ -42,7 +42,7 @@ func (c *caller) check(ctx context.Context, name string) error {
 	return misfit
 }
 
-// mode is what the server says it is. A cluster client learns the cluster's map instead.
+// mode is the server's own word for its kind. A cluster client learns the cluster's map instead.
 func (c *caller) mode(ctx context.Context) (string, error) {
 	if c.cluster != nil {
 		_, err := c.cluster.MasterForKey(ctx, "sema")

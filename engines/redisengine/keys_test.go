@@ -164,7 +164,7 @@ func TestADeletedQueue(t *testing.T) {
 }
 
 // Another version of sema uses the semaphore. The error names both versions and is
-// temporary. Nothing is changed, whatever the other layout is.
+// temporary. Nothing is changed, in any other layout.
 func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

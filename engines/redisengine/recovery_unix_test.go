@@ -105,7 +105,7 @@ func (r recovery) play(t *testing.T) {
 				inbox := "sema:{x}:inbox:" + client
 				listeners, err := rdb.PubSubNumSub(ctx, inbox).Result()
 				expect.OK(t, err)
-				if listeners[inbox] != 1 { // 2: the connection of before is not closed yet
+				if listeners[inbox] != 1 { // 2: the old connection is not closed yet
 					return false
 				}
 			}

@@ -213,7 +213,7 @@ func dying(holder *engine.Holder, leases map[string]time.Duration) bool {
 	return holder.Left < leases[holder.ID]/3
 }
 
-// shrink drops the older half of what the semaphore with the most has, as long as all have
+// shrink drops the older half of the largest semaphore's past, as long as all have
 // too much. The lock is held.
 func (h *History) shrink() {
 	most := func(of func(*semaphore) int) (found *semaphore) {

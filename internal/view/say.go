@@ -13,7 +13,7 @@ import (
 // Sentence says in five seconds how a semaphore is: "Full for 52s: 300 of 300 held, 2,000 wait.".
 type Sentence struct {
 	Head, Held, Wait string
-	More             []string // further sentences: who holds longest, and what else the waiters need
+	More             []string // further sentences: the oldest holder, and what else the waiters need
 }
 
 // Known is what a single look does not tell.

@@ -10,8 +10,8 @@ import (
 // longest bounds how long a process that is always late goes on waiting.
 const longest = 3 * time.Second
 
-// Within returns a context that ends with parent, or when this process has been running for d: who has no
-// answer then was not answered. It looks at the clock each Tick. An interval that ended late by more than a
+// Within returns a context that ends with parent, or when this process has been running for d: then there
+// was no answer. It looks at the clock each Tick. An interval that ended late by more than a
 // Tick does not count, because the answer may have been late for the same reason. After three seconds, or
 // after d if that is longer, the context ends in any case.
 func Within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {

@@ -38,7 +38,7 @@ func play(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// A seed without faults, by which the order is judged, plays the same each time. With faults time limits of
+// A seed without faults plays the same each time: the order is judged by it. With faults time limits of
 // the engine and its caller can end at one instant, and then the runtime draws which is first.
 func TestASeedWithoutFaultsIsPlayedAgain(t *testing.T) {
 	played, steps := 0, 0

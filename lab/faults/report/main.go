@@ -136,8 +136,8 @@ func page(w io.Writer, all []faults.Result) {
 
 [proof.md](../proof.md#faults-on-real-servers) says what a round is, what the judge looks for, and what the columns mean.
 
-**%.1f hours, %d rounds, %d faults, %d grants: %d times a promise was broken that no fault excuses.** %d more rounds say nothing,
-because a fault could not be made or the ground did not come back.
+**%.1f hours, %d rounds, %d faults, %d grants: %d times a promise was broken that no fault excuses.** %d more rounds do not count,
+for want of a fault, or because the ground stayed away.
 
 * %s
 `, whole.took.Hours(), whole.rounds, whole.times, whole.grants, whole.violations, void, strings.Join(servers, "\n* "))

@@ -13,7 +13,7 @@ import (
 	"sema/lab/faults"
 )
 
-// The page has what a run wrote down that was interrupted, and names the round to be played again.
+// The page has the results of a run that was interrupted, and names the round to be played again.
 func TestPage(t *testing.T) {
 	one := func(seed uint64, fault string, recovery time.Duration) faults.Result {
 		return faults.Result{

@@ -101,8 +101,8 @@ func TestWatchLeavesTheTerminalAsItWas(t *testing.T) {
 	})
 }
 
-// On a pipe there is a block for each look. While the engine is away, it says so with what
-// was read last, and it goes on.
+// On a pipe there is a block for each look. While the engine is away, it says so, shows the
+// last look, and goes on.
 func TestWatchOnAPipe(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()

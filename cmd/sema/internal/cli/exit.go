@@ -97,7 +97,7 @@ func (p *program) report(err error) int {
 	return code
 }
 
-// failure is an error in words, with what to try.
+// failure is an error in words, and a hint.
 func (p *program) failure(err error) string {
 	text, _ := engine.WithoutHint(err)
 	if _, try := p.sortError(err); try != "" {

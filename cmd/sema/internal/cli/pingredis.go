@@ -108,7 +108,7 @@ type refusal struct {
 	err     error
 }
 
-// scripts runs scripts, with what they may call.
+// scripts runs scripts, with the commands in them.
 func (r redisNeeds) scripts(ctx context.Context, rdb *redis.Client, k string) []refusal {
 	calls := append(slices.Clone(redisCalls), "PUBLISH $kinbox x", "PUBSUB NUMSUB $kinbox")
 	if r.cluster {
