@@ -183,8 +183,8 @@ func TestARateComesBackWithTime(t *testing.T) {
 	}
 }
 
-// Who lacks a fast rate and a slow one keeps others from the fast one only until that is back. Nothing of rates comes back in a cooldown,
-// and an operator who ends it early ends that, too.
+// A ticket that lacks a fast rate and a slow one keeps others from the fast one only until that is back. Nothing of rates comes back in a
+// cooldown, but for the part that an operator cuts off.
 func TestRatesThatWait(t *testing.T) {
 	b := &bench{now: 1_000_000_000_000}
 	start := b.now

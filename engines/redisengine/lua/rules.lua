@@ -206,7 +206,7 @@ end,
 -- It looks at heads in the order of service. A head that a pool blocks reserves its demand; then next looks at the classes
 -- that want none of that pool. A head that the limit blocks reserves its demand and ends the round: no weight is left for
 -- anybody behind it. A head that a key blocks should not have been runnable: next lists the key's classes again and starts
--- over, also with what is reserved. That costs budget, unless it is due to a reservation at that key.
+-- over, and nothing is reserved then. That costs budget, unless it is due to a reservation at that key.
 next = function(s, up_to)
   while true do
     local k = s.only or R.next_class(s)
