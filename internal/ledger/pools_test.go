@@ -128,6 +128,25 @@ func TestWhatIsKeptFreeSetsNobodyAsideForGood(t *testing.T) {
 	}
 }
 
+// A class that was listed as runnable, and is blocked since the caps of all keys are smaller, may have kept another from being the first of
+// all. What the round had reserved until then does not keep that one waiting.
+func TestARoundBeginsAnew(t *testing.T) {
+	b := &bench{}
+	b.step(protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pools: "db=1,gpu=1"})
+	b.ask(1, "b", "db=1", 1)
+	b.ask(2, "c", "gpu=1", 1)
+	b.ask(3, "b", "gpu=1", 1)
+	b.ask(4, "a", "gpu=1", 1)
+	b.ask(5, "a", "db=1", 1)
+	b.now++
+	reply := b.Step(b.now, "c", engine.Client{}, protocol.Call{Number: uint64(b.now), Requests: []protocol.Request{
+		{Kind: protocol.Release, ID: engine.ID{Client: "c", Number: 2, Weight: 1}}, {Kind: protocol.SetLimit, Caps: engine.Caps{1}},
+	}})
+	if g := reply.Notification.Grants; len(g) != 1 || g[0].ID.Number != 4 {
+		t.Errorf("granted %v", g)
+	}
+}
+
 // A rate comes back with time, and what a permit did not use of it with its release. A caller that lacks only a rate keeps nothing else
 // from others.
 func TestARateComesBackWithTime(t *testing.T) {

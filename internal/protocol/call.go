@@ -90,7 +90,7 @@ type Request struct {
 	Target
 
 	Caps  engine.Caps  // Ask, SetLimit: the most weight that a key without a cap of its own may hold, by depth, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves one as it is, below 0 ends it
-	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one. Release: what was used of rates, in place of what the permit took
+	Pools engine.Pools // Ask: stored with Limit. SetLimit: how much there is of these pools from now on; 0 ends one. Release: what the work used of rates, and not what the permit took, counts
 	Cap   int          // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
 	Share int          // SetKey: the weight of the key in the order among keys, 1 … engine.MaxShare; 0 leaves it as it is, at first engine.DefaultShare
 

@@ -113,7 +113,6 @@ var planted = []struct {
 	{"a pool that was awaited stays so", reserveFile, "p.reserved, p.awaited = 0, false", "p.reserved = 0", false},
 	{"what is kept free of a pool is not given up", reserveFile, "p.reserved, p.awaited = 0, false", "p.awaited = false", false},
 	{"weight that is kept free is not given up", reserveFile, "\t\t\tk.reserved = 0\n", "\t\t\t_ = k\n", false},
-	{"what is reserved stays so when another is the first of all", serveFile, "l.endRound() // another may be", "_ = at // another may be", true},
 	{"a key that a reservation blocked stays blocked", reserveFile, "\t\tl.reschedule(k)\n", "\t\t_ = k\n", false},
 	{"an ask takes what is kept free", reserveFile, "|| !l.round.complete || !l.fits(d) {", "|| !l.round.complete {", false},
 	{"a level counts what a key holds without the pool", ledgerOrder, "c.key.level(c.pools())", "c.key.level(nil)", false},
