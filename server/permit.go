@@ -149,7 +149,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who
 	defer ask.end()
 	err = ask.await(r.Context(), nil)
 	ask.tellAsked(err, time.Since(began))
-	answer, gone := ask.settle(r.Context(), err == nil)
+	gone := ask.settle(r.Context(), err == nil)
 	switch {
 	case gone:
 		return r.Context().Err() // the client is gone
@@ -159,7 +159,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who
 		return err
 	}
 	s.stats.grants.add(time.Since(began))
-	return writeJSON(w, answer)
+	return writeJSON(w, ask.answer)
 }
 
 // asking is a request that waits for a permit.
@@ -170,8 +170,9 @@ type asking struct {
 	wait time.Duration
 	end  func()
 
-	named      bool // the caller chose the id, so it can ask another server for the permit
-	redirected bool // the caller was told to do so
+	answer     permitJSON // with the permit, once await has seen it held
+	named      bool       // the caller chose the id, so it can ask another server for the permit
+	redirected bool       // the caller was told to do so
 }
 
 // ask reads a request for a permit and asks for the permit. If it succeeds, the caller
@@ -273,7 +274,11 @@ func (a *asking) await(ctx context.Context, progress func(state client.State, ah
 	defer timer.Stop()
 	for late := false; ; {
 		a.x.loop.Lock()
+		a.p = a.p.Latest().Owner.(*permit)
 		state, err, changed, ahead := a.p.State(), a.p.err, a.p.changed, a.p.Ahead()
+		if state == client.Held {
+			a.answer = a.x.describe(a.p, a.id)
+		}
 		a.x.loop.Unlock()
 		switch {
 		case err != nil:
@@ -303,15 +308,15 @@ func (a *asking) await(ctx context.Context, progress func(state client.State, ah
 
 // settle ends a request's use of its permit. held says that the caller now receives the
 // permit. gone is true if the caller has disconnected.
-func (a *asking) settle(ctx context.Context, held bool) (answer permitJSON, gone bool) {
+func (a *asking) settle(ctx context.Context, held bool) (gone bool) {
 	l := &a.x.loop
 	l.Lock()
-	answer, gone = a.x.describe(a.p, a.id), ctx.Err() != nil
+	gone = ctx.Err() != nil
 	if a.redirected && !gone {
-		a.x.names.Part(&a.p.Named)
+		a.x.names.Part(a.p.Latest())
 	} else {
 		a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)
 	}
 	l.Start(l.Now())
-	return answer, gone
+	return gone
 }

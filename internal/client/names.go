@@ -24,6 +24,17 @@ type Named struct {
 	Users int  // requests that wait for it, or live as long as it does
 	Told  bool // its caller was answered that it is granted, and may rely on it
 	Over  bool
+
+	next *Named // the ask that took its place
+}
+
+// Latest is the ask that took p's place, or p if none has. Requests that waited for p wait
+// for it.
+func (p *Named) Latest() *Named {
+	for p.next != nil {
+		p = p.next
+	}
+	return p
 }
 
 // NewNames makes the names of a machine.
@@ -36,22 +47,21 @@ func (n *Names) Find(number uint64) *Named { return n.all[number] }
 func (n *Names) Len() int { return len(n.all) }
 
 // Ask begins to ask for p, or joins a request that asks for the same already, and
-// returns what is asked for. If the caller has been told of a permit, the engine is asked
-// anew whether it still exists. The same goes for a permit that is being taken up: its caller
-// may have given it back since.
+// returns what is asked for. If the permit is held here, or is being taken up, the engine is
+// asked anew whether it still exists: its caller may have given it back at another server.
 func (n *Names) Ask(now time.Duration, p *Named) *Named {
 	old := n.all[p.Wish.ID.Number]
-	if old != nil && !old.Resuming() && (old.State() != Held || !old.Told) {
+	if old != nil && !old.Resuming() && old.State() != Held {
 		old.Users++
 		n.machine.claims.recheckName(old.claim)
 		return old
 	}
+	p.Users = 1
 	if old != nil {
-		p.Told = true
+		p.Told, p.Users, old.next = old.Told, old.Users+1, p
 		n.machine.Forget(&old.Acquisition)
 		n.End(old)
 	}
-	p.Users = 1
 	n.all[p.Wish.ID.Number] = p
 	n.machine.AcquireAs(now, &p.Acquisition, &p.Wish)
 	return p
@@ -77,6 +87,7 @@ func (n *Names) End(p *Named) {
 // permit. The permit is given back if no request waits, and none has told its caller. A caller may ask
 // again after its first connection broke, and the server may notice the break last.
 func (n *Names) Leave(now time.Duration, p *Named, told bool) {
+	p = p.Latest()
 	p.Users--
 	p.Told = p.Told || told
 	n.DropUnwanted(now, p)

@@ -297,6 +297,27 @@ func TestACallerThatComesAnewGetsNothingOld(t *testing.T) {
 	}
 }
 
+// Nobody has been told of a permit yet when its caller gives it back at another server, and
+// asks here anew. Both requests wait for what the engine says.
+func TestACallerThatComesAnewDoesNotGetWhatItGaveBack(t *testing.T) {
+	s, n := names(t)
+	old := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.other(protocol.Request{Kind: protocol.Release, ID: old.Wish.ID})
+	s.hold()
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	if old.Latest() != p || p.State() != Waiting {
+		t.Errorf("the permit is another's, and this caller is %v", p.State())
+	}
+	n.Leave(s.now, old, false)
+	n.Leave(s.now, p, false)
+	s.sends("release7")
+	if n.Len() != 0 {
+		t.Errorf("nobody waits, and %d are left", n.Len())
+	}
+}
+
 // A caller gives its permit back while this server takes it up, and asks here anew.
 func TestACallerThatComesAnewIsNotRefusedForWhatItGaveBack(t *testing.T) {
 	s, n := names(t)

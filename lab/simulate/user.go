@@ -150,6 +150,7 @@ func (n *node) hangUp(u *user, attempt int) {
 func (n *node) answer() {
 	for i := 0; i < len(n.requests); {
 		r := n.requests[i]
+		r.p = r.p.Latest()
 		if !r.p.Over && r.p.State() != client.Held {
 			i++
 			continue
