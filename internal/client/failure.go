@@ -117,8 +117,8 @@ func (s *sender) expireFailed(now time.Duration, failure *engine.Error) {
 	s.lines.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return s.failedFor(now, a.came) >= s.tolerance(a, s.cfg.Lease, failure) })
 }
 
-// expect notes that somebody has come who waits for an answer. The engine's last
-// refusal may have been of something else, so the pause is a short one.
+// expect notes that somebody has come who waits for an answer. If the engine has refused a call for good, it may accept
+// what this caller wants: so the pause until the next call becomes a short one.
 func (s *sender) expect(now time.Duration) {
 	if o := &s.outage; o.final != 0 {
 		o.paused = min(o.paused, o.final+minPause)
@@ -187,8 +187,8 @@ func (s *sender) silentSince() time.Duration {
 	return max(s.flight.sent, s.life.seen)
 }
 
-// failedFor is how long calls have failed for something that came at a time. An engine that
-// may just be busy has failed for long only if a probe has found no sign of life.
+// failedFor is for how long calls have failed since something came. An engine that has refused no connection may just be busy. Its
+// failures count as shorter than patience until a probe has found no sign of life.
 func (s *sender) failedFor(now, came time.Duration) time.Duration {
 	since := max(s.outage.began, s.life.seen)
 	d := now - max(came, since)

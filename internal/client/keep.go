@@ -108,9 +108,9 @@ func (k *keeping) wantsToKeep() time.Duration {
 }
 
 // handOn passes a released permit to the oldest caller of its target that waits, or
-// keeps it for the next one. While callers of other targets wait here it keeps nothing, and
-// passes on only if each of them is blocked by its key. It keeps only the permit of a caller that came within
-// Config.Keep of a release: so a program that acquires once, and ends without Close, keeps none.
+// keeps it for the next one. While callers of other targets wait here, it keeps no permit, and
+// passes one on only if each of these callers is blocked by its key. It keeps a permit only if the permit's caller came
+// within Config.Keep of a release. A program that acquires once, and ends without Close, therefore keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {
 		return false

@@ -21,9 +21,10 @@ type asking struct {
 //
 // Then it serves the tickets ahead of the ask, because an earlier request of the same call may have freed what they wait
 // for. It leaves the tickets behind the ask to the end of the step, because a later request of the call may be ahead of
-// them. So grant runs twice in a step: here up to the place of the ask, there without a bound. One run would do if each
-// ask were queued first. But a class that begins to wait goes behind the others of its level, and pays virtual time for
-// its service. An ask that finds nobody ahead does neither.
+// them. So grant runs twice in a step: here up to the place of the ask, at the end for everybody.
+//
+// An ask that finds nobody ahead is granted without being queued. Queueing would cost its class something: the class would go behind
+// the others of its level, and pay virtual time.
 func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
 	if no := l.contradiction(r); no.Status != 0 {
 		return no

@@ -33,9 +33,9 @@ func (l *Ledger) capOf(k *key) int {
 	return engine.MaxLimit
 }
 
-// noteOver marks a key that holds more than its cap. Until it has given back what is too much, no client may keep
-// what is released. A change of the caps of all keys marks none, because there may be very many: each client
-// gives back once what it had by then (see client.claim), and that is when its key is marked.
+// noteOver marks a key that holds more than its cap. While a key is marked, no client may keep what is released. A change of
+// the caps of all keys marks no key at once, because there may be very many. It makes each client give back what it had by then
+// (see client.claim), and each of these releases marks its key.
 func (l *Ledger) noteOver(k *key) {
 	l.keys.over -= bit(k.over)
 	k.over = k.held > l.capOf(k)

@@ -10,6 +10,23 @@
 // the head the others wait. If a client cannot be reached, its ticket is
 // dropped when it is next. If the client lives, it asks again, says how
 // long it has waited, and is back in its place.
+//
+// The files, in the order of a step:
+//
+//	ledger.go        a step: it ends leases, carries out each request, and begins grants
+//	ask.go           an ask: whom it refuses, and the place of its ticket; one who asks again gets the old place
+//	names.go         asks under a name that the caller chose, which other servers may have heard, too
+//	queue.go         the queues as data: a ticket comes in, a ticket goes out
+//	order.go         who is next: sets, classes, shares of keys
+//	blocked.go       what keeps the next one waiting: the limit, a key's cap, a pool
+//	reserve.go       what is kept free for the one that waits
+//	serve.go         the loop that grants, with these four
+//	keys.go          the tree of keys, and their rules
+//	pools.go         further limits beside the tree; rates.go those that come back with time
+//	keep.go          what clients may do with released permits without a call
+//	notification.go  what a step tells clients that did not call
+//	report.go        what clients report, for the eyes of operators
+//	view.go          what is shown; foresee.go what will happen next; snapshot.go and codec.go what is stored
 package ledger
 
 import (

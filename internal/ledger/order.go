@@ -16,15 +16,15 @@ import (
 // class. The classes of leaves have queues, in the order in which the callers came. Each class is in one of three
 // states: idle, runnable or blocked.
 //
-// Among the classes of a set at the keys below one, the key that holds the fewest whole shares is next;
-// among such keys it goes by the finish tags of self-clocked fair queueing (Golestani, "A Self-Clocked Fair Queueing
-// Scheme for Broadband Applications", 1994), and among equals the one that waits for longest is first. While a class
-// is runnable, another class of its level is served before it no more often than weights and shares allow: once, if
+// A key has keys below it, and for each set one of them is next: the one that holds the fewest whole shares. Among several of these,
+// the one with the smallest finish tag is next (Golestani, "A Self-Clocked Fair Queueing Scheme for Broadband
+// Applications", 1994). If the tags are equal, too, it is the one that has waited for longest. While a class is
+// runnable, another class of its level is served before it no more often than weights and shares allow: once, if
 // both have the same.
 //
-// A list is right as long as nothing has changed for its classes. So whatever changes a head, what a key holds, or its
-// rule ends with reschedule. A change of the caps that all keys have is the exception, because it concerns too
-// many: sweep looks at the blocked classes again, and the function next finds the others when they are heads.
+// A list is right until something changes for one of its classes: a head, what a key holds, or the key's rule. Each function
+// that changes one of these ends with reschedule. The caps that all keys have are the exception, because a change
+// concerns too many: sweep looks at the blocked classes again, and the function next finds the others when they are heads.
 
 const (
 	// unit is what a permit of weight 1 costs a key with one share of 1.

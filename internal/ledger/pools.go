@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"sema/engine"
@@ -17,7 +16,7 @@ type pool struct {
 	reserved    int  // what the round keeps free
 	awaited     bool // in this round: a ticket waits for some, and those behind it that want some wait, too
 
-	// Of a rate, which comes back with time: how long one takes, when all are back, and how much time permits have given back
+	// Of a rate, see rates.go: how long one takes to come back, when all are back, and how much time permits have given back
 	// that used less than they took. Microseconds.
 	unit, full, given float64
 }
@@ -27,80 +26,9 @@ type pool struct {
 func (p *pool) free(now int64) int {
 	used := p.used
 	if p.unit > 0 {
-		used = int(math.Ceil(max(0, p.full-float64(now)) / p.unit))
+		used = p.out(now)
 	}
 	return p.limit - used - p.reserved
-}
-
-// when is the time from which on n of a rate are there, and what is reserved.
-func (p *pool) when(n int) int64 {
-	return int64(math.Ceil(p.full - float64(p.limit-p.reserved-n)*p.unit))
-}
-
-// spend takes what a permit is granted of rates, and notes until when that counts as its own, see settle.
-func (l *Ledger) spend(now int64, h *holder) {
-	if !l.keys.rated || h.takes == "" {
-		return
-	}
-	var spent []float64
-	rates := false
-	for name, n := range h.takes.All() {
-		until, p := 0.0, l.keys.pools[name]
-		if p.unit > 0 {
-			p.full = sum(max(p.full, float64(now)), float64(n)*p.unit)
-			l.remember(now, micros(int64(p.full)-now))
-			until, rates = p.full+p.given, true
-		}
-		spent = append(spent, until)
-	}
-	if rates {
-		if l.spent == nil {
-			l.spent = map[engine.ID][]float64{}
-		}
-		l.spent[h.id] = spent
-	}
-}
-
-// sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
-func sum(full, more float64) float64 {
-	is := full + more
-	if is-full < more {
-		is += 0.5
-	}
-	return is
-}
-
-// delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
-func (l *Ledger) delay(now, lasts int64) {
-	for _, p := range l.keys.pools {
-		if p.unit > 0 {
-			p.full = max(p.full, float64(now)) + float64(lasts)
-			l.remember(now, micros(int64(p.full)-now))
-		}
-	}
-}
-
-// settle counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once, but
-// for what time has brought back already, or other permits have given: so what is used keeps to the rate.
-func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
-	spent := l.spent[h.id]
-	if used == "" || spent == nil {
-		return
-	}
-	i := 0
-	for name, n := range h.takes.All() {
-		p := l.keys.pools[name]
-		if m, told := used.Has(name); told && p.unit > 0 && spent[i] > 0 {
-			more := float64(m-n) * p.unit
-			if more < 0 {
-				more = -max(0, min(-more, spent[i]-p.given-float64(now)))
-				p.given -= more
-			}
-			p.full = sum(max(p.full, float64(now)), more)
-			l.remember(now, micros(int64(p.full)-now))
-		}
-		i++
-	}
 }
 
 func (ks *tree) amountOf(name string) int {
@@ -184,7 +112,7 @@ func (l *Ledger) setPools(all engine.Pools) {
 	l.keys.setPools(l.now, all)
 }
 
-// setPools changes what there is. What has not come back yet of a rate stays as many units as it was.
+// setPools changes what there is.
 func (ks *tree) setPools(now int64, all engine.Pools) {
 	ks.amounts, ks.rated = all, false
 	for _, name := range slices.Collect(maps.Keys(ks.pools)) {
@@ -194,18 +122,10 @@ func (ks *tree) setPools(now int64, all engine.Pools) {
 		}
 	}
 	for name, n := range all.All() {
-		p, a := ks.pool(name), all.Amount(name)
-		if p.limit = n; a.Per == 0 {
-			p.unit, p.full, p.given = 0, 0, 0
-			continue
-		}
-		ks.rated = true
-		unit := float64(a.Per.Microseconds()) / float64(a.Back)
-		if p.unit > 0 && p.unit != unit {
-			p.given = max(p.given, p.full+p.given-float64(now)) // what permits have taken until now is not given back
-			p.full = float64(now) + max(0, p.full-float64(now))/p.unit*unit
-		}
-		p.unit = unit
+		p := ks.pool(name)
+		p.limit = n
+		p.setRate(now, all.Amount(name))
+		ks.rated = ks.rated || p.unit > 0
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sema/engine"
 )
 
+// This file has the queues as data. The place of a ticket is set in ask.go, also that of one whose caller asks again.
+
 // silent reports whether the client of a ticket has not asked again in time.
 func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 

@@ -14,7 +14,7 @@ type round struct {
 }
 
 // reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
-// If time alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
+// If time alone brings all that the ticket lacks, only rates are kept free for it. Others use the rest until then.
 func (l *Ledger) reserve(t *ticket) {
 	leaf := t.key.leaf()
 	timed, due := l.lacks(&t.demand)
@@ -33,27 +33,6 @@ func (l *Ledger) reserve(t *ticket) {
 			p.reserved += n
 		}
 	}
-}
-
-// lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
-// those behind it may go on that want this rate, though the demand itself still lacks another.
-func (l *Ledger) lacks(d *demand) (timed bool, due int64) {
-	if !l.keys.rated {
-		return false, 0
-	}
-	timed = d.weight <= l.free()
-	for name, n := range d.takes.All() {
-		p := l.keys.pools[name]
-		switch {
-		case n <= p.free(l.now):
-		case p.unit == 0:
-			timed = false
-		case n > p.limit-p.reserved: // those ahead keep it, and have to be served first
-		case due == 0 || p.when(n) < due:
-			due = p.when(n)
-		}
-	}
-	return timed, due
 }
 
 // endRound gives up what is reserved.

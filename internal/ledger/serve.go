@@ -78,8 +78,8 @@ func (l *Ledger) handOver(now int64, t *ticket) {
 //
 // It looks at heads in the order of service. A head that a pool blocks reserves its demand; then next looks at the
 // classes that want none of that pool. A head that the limit blocks reserves its demand and ends the round: no weight is
-// left for anybody behind it. A head that a key blocks should not have been runnable: next lists the key's classes again,
-// gives up what is reserved and starts over. That costs budget, unless it is due to a reservation at that key.
+// left for anybody behind it. A head that a key blocks was listed as runnable before the key became full: next lists the key's
+// classes again, gives up what is reserved, and starts over. Each time costs budget, unless a reservation made the key full.
 func (l *Ledger) next(now, upTo int64) (*ticket, verdict) {
 	for {
 		t := l.keys.root.head(l.wantsAwaited)

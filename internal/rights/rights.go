@@ -1,5 +1,6 @@
 // Package rights decides who may do what, where a request came from and how often it is looked
-// at, and writes the audit log. Package server and package dashboard share it.
+// at, and writes the audit log. Package server and package dashboard share it: server/token.go finds out who
+// sends a request, and server/routes.go says which right each route wants.
 package rights
 
 import (

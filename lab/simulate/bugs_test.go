@@ -41,12 +41,12 @@ var planted = []struct {
 	{"rates come back in a cooldown", ledgerFile, "l.delay(now, end-max(now, l.cooldown))", "_ = end", false},
 	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
 	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.limit == 0 || l.halted()", "l.limit == 0 || l.paused", false},
-	{"all that was not used of a rate comes back", poolsFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
+	{"all that was not used of a rate comes back", ratesFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
 	{"a release gives back what it took of a rate", poolsFile, "l.keys.pool(name).used += sign * n", "if p := l.keys.pool(name); sign < 0 {\n\t\t\tp.full -= float64(n) * p.unit\n\t\t}\n\t\tl.keys.pool(name).used += sign * n", false},
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
 	{"permits that take of a rate pass on", keepFile, "(c.target.Takes == \"\" || !k.rated(c.target.Takes))", "true", false},
 	{"weight is kept free for one that lacks a rate", reserveFile, "\tif !timed {\n\t\tfor k := leaf", "\tif true {\n\t\tfor k := leaf", false},
-	{"nobody is told before all rates are back that a ticket lacks", reserveFile, "due == 0 || p.when(n) < due:", "due == 0 || p.when(n) > due:", true},
+	{"nobody is told before all rates are back that a ticket lacks", ratesFile, "due == 0 || p.when(n) < due:", "due == 0 || p.when(n) > due:", true},
 	{"a change of one pool makes another no rate any more", "engine/pools.go", "\tall := p.amounts()\n", "\tall := map[string]Amount{}\n\tfor name, n := range p.All() {\n\t\tall[name] = Amount{N: n}\n\t}\n", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.keeping.allow(reply.Keep && !m.keeping.overruled, f.sent+m.contact())", "m.keeping.allow(reply.Keep, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.may && now < k.until && !k.closed", "k.may && !k.closed", true},
@@ -141,6 +141,7 @@ const (
 	ledgerOrder    = "internal/ledger/order.go"
 	serveFile      = "internal/ledger/serve.go"
 	renewFile      = "internal/client/renew.go"
+	ratesFile      = "internal/ledger/rates.go"
 	reserveFile    = "internal/ledger/reserve.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"

@@ -6,7 +6,6 @@
 --   s.waiting   the number of tickets of each set of pools; s.sets are their names in order, also
 --               of those that waited when the step began
 --   s.round     what grant has reserved: the leaves for whose tickets, and the keys to revisit after that
---   s.rated     some pools are rates; s.spent is what permits have taken of them, see spend
 --   s.reserved  the weight that is reserved of the limit
 
 -- split returns the path of a permit or ticket, and what it takes.
@@ -32,77 +31,10 @@ R.amounts = function(text)
   end
 end
 
--- rates iterates over names, amounts, and what makes each a rate: "/1m", "+200000/1m" or ''.
-R.rates = function(text)
-  local next_one = string.gmatch(text, '([^=,]+)=(%d+)([^,]*)')
-  return function()
-    local name, n, rate = next_one()
-    return name, tonumber(n), rate
-  end
-end
-
-R.microseconds = {ms = 1000, s = 1000000, m = 60000000, h = 3600000000}
-
--- unit returns how long one of a rate takes to come back; nil if it is none.
-R.unit = function(n, rate)
-  local back, per, name = string.match(rate, '^%+?(%d*)/(%d+)(%a+)$')
-  return per and tonumber(per) * R.microseconds[name] / (tonumber(back) or n)
-end
-
 -- free returns how much of a pool is neither used nor reserved.
 R.free = function(s, p)
-  local used = p.used
-  if p.unit then used = math.ceil(math.max(0, p.full - s.now) / p.unit) end
+  local used = p.unit and R.out(s, p) or p.used
   return p.limit - used - p.reserved
-end
-
--- spend takes what a permit is granted of rates. It notes of each pool until when that counts as the permit's own, see settle.
-R.spend = function(s, id, takes)
-  local spent, rates = {}, false
-  for pool, n in R.amounts(takes) do
-    local p = s.pools[pool]
-    if p.unit then
-      p.full, rates = R.sum(math.max(p.full, s.now), n * p.unit), true
-      R.remember(s, math.floor(p.full) - s.now)
-    end
-    spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
-  end
-  s.spent[id] = rates and table.concat(spent, ' ') or nil
-end
-
--- sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
-R.sum = function(full, more)
-  local is = full + more
-  return is - full < more and is + 0.5 or is
-end
-
--- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
-R.delay = function(s, lasts)
-  for _, p in pairs(s.pools) do
-    if p.unit then
-      p.full = math.max(p.full, s.now) + lasts
-      R.remember(s, math.floor(p.full) - s.now)
-    end
-  end
-end
-
--- settle_rates counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once,
--- but for what time has brought back already, or other permits have given: so what is used keeps to the rate.
-R.settle_rates = function(s, id, used)
-  local next_spent, told = string.gmatch(s.spent[id] or '', '%S+'), {}
-  for pool, n in R.amounts(used) do told[pool] = n end
-  for pool, n in R.amounts((R.takes(s.key_of[id]))) do
-    local p, own = s.pools[pool], tonumber(next_spent() or 0)
-    if told[pool] and p.unit and own > 0 then
-      local more = (told[pool] - n) * p.unit
-      if more < 0 then
-        more = -math.max(0, math.min(-more, own - p.given - s.now))
-        p.given = p.given - more
-      end
-      p.full = R.sum(math.max(p.full, s.now), more)
-      R.remember(s, math.floor(p.full) - s.now)
-    end
-  end
 end
 
 -- bytes_before reports whether a text is before another one by its bytes. Lua itself compares by the server's locale.
@@ -247,23 +179,6 @@ R.reserve = function(s, k, weight, takes)
   end
 end
 
--- lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
--- those behind it may go on that want this rate, though the demand itself still lacks another.
-R.lacks = function(s, weight, takes)
-  local timed, due = weight <= s.limit - s.used - s.reserved, math.huge
-  for pool, n in R.amounts(takes) do
-    local p = s.pools[pool]
-    if n > R.free(s, p) and p.unit and n > p.limit - p.reserved then
-      -- those ahead keep it, and have to be served first
-    elseif n > R.free(s, p) and p.unit then
-      due = math.min(due, math.ceil(p.full - (p.limit - p.reserved - n) * p.unit))
-    elseif n > R.free(s, p) then
-      timed = false
-    end
-  end
-  return timed, due
-end
-
 -- end_round gives up what is reserved.
 R.end_round = function(s)
   local was = s.round
@@ -387,16 +302,9 @@ R.set_pools = function(s, there)
     if p.used > 0 then s.pools[pool] = {limit = 0, used = p.used, reserved = p.reserved, awaited = p.awaited} end
   end
   for pool, n, rate in R.rates(there) do
-    local p, old, unit = s.pools[pool] or {used = 0, reserved = 0}, was[pool], R.unit(n, rate)
-    if unit then
-      s.rated = true
-      p.full, p.given = old and old.unit and old.full or 0, old and old.unit and old.given or 0
-      if old and old.unit and old.unit ~= unit then
-        p.given = math.max(p.given, p.full + p.given - s.now) -- what permits have taken until now is not given back
-        p.full = s.now + math.max(0, p.full - s.now) / old.unit * unit
-      end
-    end
-    p.limit, p.unit, s.pools[pool] = n, unit, p
+    local p = s.pools[pool] or {used = 0, reserved = 0}
+    p.limit, s.pools[pool] = n, p
+    R.set_rate(s, p, was[pool], R.unit(n, rate))
   end
 end
 

@@ -2,6 +2,20 @@
 -- have the names of its functions. They are made only for a call that plain.lua
 -- could not carry out, because making functions costs.
 --
+-- The files, in the order of a call:
+--
+--   layout.lua  constants: the data in the keys, and the formats of calls and replies
+--   first.lua   reads the arguments and the head of the state, and refuses late calls
+--   plain.lua   the fast path: one request while nobody waits
+--   last.lua    any other call: it carries out the requests by the rules, and writes the changes
+--   rules.lua   this file: ask, renew, release, the loop that grants, the queues, what clients may keep and are told
+--   store.lua   reads and writes s
+--   rare.lua    what few steps need: permits that callers named, what operators change, reports, cooldowns, repairs
+--   keys.lua    keys with names: their tree, and the order among them
+--   pools.lua   pools, and what is kept free of them; rates.lua those that come back with time
+--
+-- state.lua is a script of its own: it shows a semaphore.
+--
 -- s is the semaphore: the fields of STATE, the entries that the step has read, and its changes.
 -- Changes are collected in s and written at the end of the step: so an error on the way leaves
 -- nothing half done, and a batch needs few commands.

@@ -1,0 +1,107 @@
+-- The rules for rates, which are pools that come back with time: see internal/ledger/rates.go. They are functions of R,
+-- made with those of pools.lua.
+--
+--   s.rated     some pools are rates
+--   s.spent     what permits have taken of them, see spend
+
+-- rates iterates over names, amounts, and what makes each a rate: "/1m", "+200000/1m" or ''.
+R.rates = function(text)
+  local next_one = string.gmatch(text, '([^=,]+)=(%d+)([^,]*)')
+  return function()
+    local name, n, rate = next_one()
+    return name, tonumber(n), rate
+  end
+end
+
+R.microseconds = {ms = 1000, s = 1000000, m = 60000000, h = 3600000000}
+
+-- unit returns how long one of a rate takes to come back; nil if it is none.
+R.unit = function(n, rate)
+  local back, per, name = string.match(rate, '^%+?(%d*)/(%d+)(%a+)$')
+  return per and tonumber(per) * R.microseconds[name] / (tonumber(back) or n)
+end
+
+-- out returns how much of a rate has not come back yet.
+R.out = function(s, p)
+  return math.ceil(math.max(0, p.full - s.now) / p.unit)
+end
+
+-- set_rate makes a pool a rate of which one takes unit to come back; nil: it is no rate. What has not come back yet of the pool as it was
+-- stays as many units as it was.
+R.set_rate = function(s, p, was, unit)
+  p.unit = unit
+  if not unit then return end
+  s.rated, p.full, p.given = true, 0, 0
+  if not was or not was.unit then return end
+  p.full, p.given = was.full, was.given
+  if was.unit ~= unit then
+    p.given = math.max(p.given, p.full + p.given - s.now) -- what permits have taken until now is not given back
+    p.full = s.now + math.max(0, p.full - s.now) / was.unit * unit
+  end
+end
+
+-- lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
+-- those behind it may go on that want this rate, though the demand itself still lacks another.
+R.lacks = function(s, weight, takes)
+  local timed, due = weight <= s.limit - s.used - s.reserved, math.huge
+  for pool, n in R.amounts(takes) do
+    local p = s.pools[pool]
+    if n > R.free(s, p) and p.unit and n > p.limit - p.reserved then
+      -- those ahead keep it, and have to be served first
+    elseif n > R.free(s, p) and p.unit then
+      due = math.min(due, math.ceil(p.full - (p.limit - p.reserved - n) * p.unit))
+    elseif n > R.free(s, p) then
+      timed = false
+    end
+  end
+  return timed, due
+end
+
+-- spend takes what a permit is granted of rates. It notes of each pool until when that counts as the permit's own, see settle.
+R.spend = function(s, id, takes)
+  local spent, rates = {}, false
+  for pool, n in R.amounts(takes) do
+    local p = s.pools[pool]
+    if p.unit then
+      p.full, rates = R.sum(math.max(p.full, s.now), n * p.unit), true
+      R.remember(s, math.floor(p.full) - s.now)
+    end
+    spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
+  end
+  s.spent[id] = rates and table.concat(spent, ' ') or nil
+end
+
+-- sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
+R.sum = function(full, more)
+  local is = full + more
+  return is - full < more and is + 0.5 or is
+end
+
+-- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
+R.delay = function(s, lasts)
+  for _, p in pairs(s.pools) do
+    if p.unit then
+      p.full = math.max(p.full, s.now) + lasts
+      R.remember(s, math.floor(p.full) - s.now)
+    end
+  end
+end
+
+-- settle_rates counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once,
+-- without the part that time has brought back already, and without the part that other permits have given back.
+R.settle_rates = function(s, id, used)
+  local next_spent, told = string.gmatch(s.spent[id] or '', '%S+'), {}
+  for pool, n in R.amounts(used) do told[pool] = n end
+  for pool, n in R.amounts((R.takes(s.key_of[id]))) do
+    local p, own = s.pools[pool], tonumber(next_spent() or 0)
+    if told[pool] and p.unit and own > 0 then
+      local more = (told[pool] - n) * p.unit
+      if more < 0 then
+        more = -math.max(0, math.min(-more, own - p.given - s.now))
+        p.given = p.given - more
+      end
+      p.full = R.sum(math.max(p.full, s.now), more)
+      R.remember(s, math.floor(p.full) - s.now)
+    end
+  end
+end
