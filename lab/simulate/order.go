@@ -7,7 +7,7 @@ import (
 	"sema/internal/client"
 )
 
-// This file judges the order among callers: who may be granted a permit before whom. keyorder.go judges the order among keys.
+// This file judges the order among callers: which of two is granted a permit first. keyorder.go judges the order among keys.
 
 // passedOver is a caller that came earlier than c, by more than messages take,
 // and waits undisturbed.
