@@ -32,7 +32,7 @@ const (
 	takeOption
 )
 
-// Weight takes n of the limit, all of it at once or nothing: 1 … MaxLimit. Default: 1. A weight
+// Weight takes n of the limit, all of it at once or nothing: 1 … engine.MaxLimit. Default: 1. A weight
 // above the limit, or above the cap of the key, fails with a *WeightError. Cost: a heavy caller
 // blocks those behind it, until as much is free.
 func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: int64(n)} }
@@ -64,7 +64,7 @@ func For(path ...string) AcquireOption {
 // its own; of two for one pool the last one counts. All of it, the Weight too, is taken in one step or nothing: so
 // nobody holds one pool while it waits for another. A caller that waits for a pool blocks those alone that want some of it.
 // The first waiter of a pool reserves what it wants, so that a caller who wants much is not passed for ever. n is
-// 1 … MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
+// 1 … engine.MaxLimit. Acquire fails with an *ArgumentError on another one, or if key and Takes have more than 255 bytes together; with a *WeightError if the pool has less than n; and with an ErrNoPool if there is no such
 // pool. Default: no pool. Cost: as of For; and a step looks at each set of pools that is waited for. At most 16 sets
 // may wait: another one fails with a *BusyError.
 func Take(pool string, n int) AcquireOption {
@@ -161,8 +161,8 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		}
 	}
 	switch {
-	case w.weight < 1 || w.weight > MaxLimit:
-		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
+	case w.weight < 1 || w.weight > engine.MaxLimit:
+		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", engine.MaxLimit)}
 	case names > 0 && names != strings.Count(string(w.Key), engine.KeySeparator)+1, names > 0 && w.Key == "":
 		return w, &ArgumentError{What: "key", Value: string(w.Key), Want: "names that are not empty, without control characters"}
 	case names > 0:

@@ -22,7 +22,7 @@ import (
 // The limit given to New is where it starts. An operator's limit holds in any case,
 // until Operator.Unset.
 type Adapt struct {
-	// Min and Max are the range of the limit, 1 … MaxLimit. Min is no less than the
+	// Min and Max are the range of the limit, 1 … engine.MaxLimit. Min is no less than the
 	// heaviest weight that anybody acquires: beyond the limit that fails with a
 	// *WeightError. Both 0: this process only reports, and others decide: see Semaphore.Decide.
 	Min, Max int
@@ -50,8 +50,8 @@ func (a *Adapt) validate(name string, limit int) error {
 		return &ArgumentError{What: "slow", Value: a.Slow, Want: "0, or how long a hold may last"}
 	case a.Min == 0 && a.Max == 0:
 		return nil
-	case a.Min < 1 || a.Min > a.Max || a.Max > MaxLimit:
-		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", MaxLimit)}
+	case a.Min < 1 || a.Min > a.Max || a.Max > engine.MaxLimit:
+		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", engine.MaxLimit)}
 	case limit != 0 && (limit < a.Min || limit > a.Max):
 		return &ArgumentError{What: "limit", Value: limit, Want: fmt.Sprintf("%d … %d, as Adapt says", a.Min, a.Max)}
 	}

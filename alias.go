@@ -32,7 +32,7 @@ type State = engine.State
 // Caps are what each key without a cap of its own may hold, by how many names it has: {20, 4} is 20 for
 // each organisation, and 4 for each user of one. 0 is no such cap. Its methods:
 //
-//	Validate() error // an *ArgumentError if one is not 0 … MaxLimit
+//	Validate() error // an *ArgumentError if one is not 0 … engine.MaxLimit
 //	List() []int     // up to the last that is not 0
 //	String() string  // "20,4"
 type Caps = engine.Caps

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
@@ -28,7 +29,7 @@ func wantArgument(t *testing.T, err error, what string) {
 // Caps that cannot be are refused before anything is asked of the engine.
 func TestBadCapsAreRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
-		o, above := operator(t, e), sema.MaxLimit
+		o, above := operator(t, e), engine.MaxLimit
 		above++ // below 0 where an int has 32 bits
 		for _, bad := range []sema.Caps{{-1}, {2, -1}, {0, 0, -1}, {above}, {0, above}} {
 			_, err := sema.New(e, "y", 1, &sema.Options{Caps: bad})

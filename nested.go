@@ -3,6 +3,8 @@ package sema
 import (
 	"context"
 	"fmt"
+
+	"sema/engine"
 )
 
 // NestedError says that an acquisition would wait for its own caller. Its context comes from
@@ -110,11 +112,11 @@ func (s *Semaphore) comesBack(pool string) bool {
 	return s.loop.Machine.Pools().Amount(pool).Per > 0
 }
 
-// mayBecome is how much there is of a pool, or of the limit, as last seen; the limit given to New before that; and MaxLimit if
+// mayBecome is how much there is of a pool, or of the limit, as last seen; the limit given to New before that; and engine.MaxLimit if
 // the limit changes by itself.
 func (s *Semaphore) mayBecome(pool string) int {
 	if pool == "" && s.adapt != nil {
-		return MaxLimit
+		return engine.MaxLimit
 	}
 	s.loop.Lock()
 	defer s.loop.Unlock()

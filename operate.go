@@ -44,12 +44,12 @@ func (o *Operator) State(ctx context.Context) (State, error) {
 // its value as it is.
 type Rule struct {
 	// Limit of the semaphore: the most weight that is held at once. Of a key: its cap, the
-	// most weight that the key may hold, with all below it, which may be above Caps. 1 … MaxLimit;
-	// a key with MaxLimit has no cap but those above it.
+	// most weight that the key may hold, with all below it, which may be above Caps. 1 … engine.MaxLimit;
+	// a key with engine.MaxLimit has no cap but those above it.
 	Limit int
 
 	// Caps are the most weight that each key may hold that has no cap of its own, by how many names
-	// it has, see Options.Caps. They are of the semaphore alone. 1 … MaxLimit, and MaxLimit is no
+	// it has, see Options.Caps. They are of the semaphore alone. 1 … engine.MaxLimit, and engine.MaxLimit is no
 	// cap; 0 leaves one as it is.
 	Caps engine.Caps
 
@@ -109,7 +109,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 		limit = "limit of a key"
 	}
 	if err := cmp.Or(
-		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), r.Caps.Validate(), poolsErr,
+		engine.ValidateRange("", limit, r.Limit, 0, engine.MaxLimit), r.Caps.Validate(), poolsErr,
 		engine.ValidateRange("", "share", r.Share, 0, engine.MaxShare)); err != nil {
 		return protocol.Request{}, err
 	}
@@ -126,7 +126,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 		return protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: key}, Cap: r.Limit, Share: r.Share}, nil
 	}
 	for i, c := range r.Caps {
-		if c == MaxLimit {
+		if c == engine.MaxLimit {
 			r.Caps[i] = -1
 		}
 	}
@@ -158,10 +158,15 @@ func (o *Operator) Remove(ctx context.Context) error {
 
 // Revoke has the holder of a permit told, by a message at once or at worst at its next renewal, that it lost
 // the permit. The weight is free when the holder has released it, or when its
-// lease has ended. It fails with ErrLost when there is no such permit, and with an
-// *ArgumentError when the id is none.
+// lease has ended. The id of a ticket has its waiter leave the queue: Acquire fails with ErrRevoked. It fails with ErrLost
+// when there is no such permit, and with an *ArgumentError when the id is none.
 func (o *Operator) Revoke(ctx context.Context, id string) error {
-	return o.doTo(ctx, "revoke", protocol.Revoke, id)
+	return o.doTo(ctx, "revoke", protocol.Request{Kind: protocol.Revoke}, id)
+}
+
+// RevokeTicket is Revoke for a waiter alone: if it has its permit by now, it keeps the permit, and RevokeTicket fails with ErrLost.
+func (o *Operator) RevokeTicket(ctx context.Context, id string) error {
+	return o.doTo(ctx, "revoke", protocol.Request{Kind: protocol.Revoke, Wait: true}, id)
 }
 
 // Release gives back a permit by its id, whoever holds it, at once. Its
@@ -169,15 +174,14 @@ func (o *Operator) Revoke(ctx context.Context, id string) error {
 // gentle way. An id may meanwhile be that of the next caller of its process. It
 // fails as Revoke does.
 func (o *Operator) Release(ctx context.Context, id string) error {
-	return o.doTo(ctx, "release", protocol.Release, id)
+	return o.doTo(ctx, "release", protocol.Request{Kind: protocol.Release}, id)
 }
 
-func (o *Operator) doTo(ctx context.Context, op string, kind protocol.Kind, id string) error {
-	parsed, err := engine.ParseID(id)
-	if err != nil {
+func (o *Operator) doTo(ctx context.Context, op string, r protocol.Request, id string) (err error) {
+	if r.ID, err = engine.ParseID(id); err != nil {
 		return err
 	}
-	return o.do(ctx, op, protocol.Request{Kind: kind, ID: parsed})
+	return o.do(ctx, op, r)
 }
 
 func (o *Operator) do(ctx context.Context, op string, r protocol.Request) error {

@@ -10,11 +10,8 @@ import (
 	"sema/internal/protocol"
 )
 
-// Values with a name. The ranges of names, keys, labels and leases are in package engine.
-const (
-	MaxLimit  = engine.MaxLimit   // of a limit, and so of a weight
-	NoRenewal = time.Duration(-1) // for Options.Renew
-)
+// NoRenewal is a value of Options.Renew. The ranges of limits, names, keys, labels and leases are in package engine.
+const NoRenewal = time.Duration(-1)
 
 // LimitPolicy says what happens when the stored limit is not the one given to New. A limit
 // that an operator set, with Operator.Set or at a terminal, holds in any case.
@@ -62,13 +59,13 @@ type Options struct {
 	OnConflict LimitPolicy
 
 	// Caps are the most weight that each key without a cap of its own may hold, see For: {20, 4} is 20 per
-	// organisation and 4 per user of one. Each 0 … MaxLimit, and 0 is no cap. They are stored with the
+	// organisation and 4 per user of one. Each 0 … engine.MaxLimit, and 0 is no cap. They are stored with the
 	// limit, and OnConflict goes for all. Acquisitions without a key have no such cap.
 	// Default: none, the limit alone. Cost: as of For.
 	Caps engine.Caps
 
 	// Pools are further limits: "gpu=8,licence=4". Acquisitions take some of them with Take. At most 16, each with a name
-	// of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of 1 … MaxLimit. engine.NewPools makes
+	// of 1 … 32 letters, digits, dots, hyphens and underscores and an amount of 1 … engine.MaxLimit. engine.NewPools makes
 	// the text of a map. They are stored with the limit, and OnConflict goes for all.
 	//
 	// A pool may be a rate, which comes back with time and not with the permits. Of "rpm=500/1m" there are 500 at once, and 500 come
@@ -85,7 +82,7 @@ type Options struct {
 	Unfair bool
 
 	// MaxWaiting is how many callers of a key may wait for the same pools: another one fails at
-	// once, with a *BusyError. Default: 0, as many as come. At most MaxLimit. It bounds the wait of those
+	// once, with a *BusyError. Default: 0, as many as come. At most engine.MaxLimit. It bounds the wait of those
 	// that are served: choose the limit × the longest wait ÷ the time of the work, and at least the
 	// limit, so that no permit lies idle. A process counts its own callers, and the tickets of
 	// other processes as the engine last reported them; so several processes together may
@@ -184,7 +181,7 @@ func (o Options) validate() error {
 	}
 	return cmp.Or(
 		o.Caps.Validate(), o.Pools.Validate(1),
-		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
+		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, engine.MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.

@@ -197,7 +197,7 @@ func (p *Permit) Used(pool string, n int) {
 	}
 	s := p.h.sem
 	used := s.uses[p.h].Map()
-	used[pool] = min(max(0, n), MaxLimit)
+	used[pool] = min(max(0, n), engine.MaxLimit)
 	if s.uses == nil {
 		s.uses = map[*holding]engine.Pools{}
 	}

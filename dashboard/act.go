@@ -117,7 +117,7 @@ func setLimit(ctx context.Context, o *sema.Operator, x access.Record) error {
 	rule := sema.Rule{Limit: x.Limit, Pools: x.Pools}
 	for i, n := range x.Caps {
 		if n != nil {
-			rule.Caps[i] = cmp.Or(*n, sema.MaxLimit)
+			rule.Caps[i] = cmp.Or(*n, engine.MaxLimit)
 		}
 	}
 	return o.Set(ctx, rule)

@@ -33,7 +33,7 @@ type Options struct {
 	// Semaphore has the options of each name's Semaphore. Its Observer is told of all names.
 	Semaphore sema.Options
 
-	// LimitOf is the limit of a name, 1 … sema.MaxLimit; 0 means the one given to New. It is
+	// LimitOf is the limit of a name, 1 … engine.MaxLimit; 0 means the one given to New. It is
 	// called when the name's Semaphore is opened, so a new answer counts after the name
 	// was unused for Idle. It must not block, or call the Group. Default: each
 	// name gets the one given to New.

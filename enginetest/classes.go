@@ -99,6 +99,10 @@ func (o *operator) Revoke(ctx context.Context, id string) error {
 	return o.e.judged(ctx, o.Operator.Revoke(ctx, id))
 }
 
+func (o *operator) RevokeTicket(ctx context.Context, id string) error {
+	return o.e.judged(ctx, o.Operator.RevokeTicket(ctx, id))
+}
+
 func (o *operator) Release(ctx context.Context, id string) error {
 	return o.e.judged(ctx, o.Operator.Release(ctx, id))
 }

@@ -80,13 +80,13 @@ var inputTests = []test{
 		e.release(p)
 	}},
 	{name: "the largest limit and weight", run: func(e *env) {
-		e.empty(e.sem(sema.MaxLimit, nil), sema.MaxLimit)
+		e.empty(e.sem(engine.MaxLimit, nil), engine.MaxLimit)
 	}},
 }
 
 // tooMuch is above MaxLimit, or negative where no int is.
 func tooMuch() int {
-	most := int64(sema.MaxLimit)
+	most := int64(engine.MaxLimit)
 	return int(most + 1)
 }
 

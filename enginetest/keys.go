@@ -164,7 +164,7 @@ var keyTests = []test{
 		if st := e.state(adopts); st.Limit != 7 || st.Caps != (sema.Caps{6}) || !st.Pinned {
 			e.Errorf("%+v", st)
 		}
-		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{sema.MaxLimit}}))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Caps: sema.Caps{engine.MaxLimit}}))
 		if st := e.state(adopts); st.Caps != (sema.Caps{}) {
 			e.Errorf("%+v", st)
 		}
@@ -186,7 +186,7 @@ var keyTests = []test{
 		was("acme", 5, 300)
 		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 4}, "acme"))
 		was("acme", 4, 300)
-		e.ok(o.Set(e.ctx(), sema.Rule{Limit: sema.MaxLimit}, "acme")) // whatever other keys may hold
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: engine.MaxLimit}, "acme")) // whatever other keys may hold
 		was("acme", 0, 300)
 		e.release(e.acquireFor(s, "acme", 9))
 		e.ok(o.Set(e.ctx(), sema.Rule{Share: 50}, "beta"))

@@ -129,6 +129,17 @@ var lossTests = []test{
 		e.empty(s, 1)
 		e.is(e.operator().Revoke(e.ctx(), p.ID()), sema.ErrLost)
 	}},
+	{name: "a waiter whose ticket is revoked leaves the queue, and a holder is no waiter", run: func(e *env) {
+		s, p := e.held(1, &sema.Options{Lease: long}, 1)
+		first := e.queue(e.semOn(e.store.Client(e), 1, &sema.Options{Lease: long}), 1)
+		second := e.queue(e.semOn(e.store.Client(e), 1, &sema.Options{Lease: long}), 1)
+		e.ok(e.operator().RevokeTicket(e.ctx(), e.state(s).Waiters[0].ID))
+		e.ends(first, sema.ErrRevoked)
+		e.is(e.operator().RevokeTicket(e.ctx(), p.ID()), sema.ErrLost)
+		e.release(p)
+		e.release(e.permit(second))
+		e.empty(s, 1)
+	}},
 	{name: "a store that freezes loses its holders in time", own: true, needs: freezing, run: func(e *env) {
 		const margin = steps / 4
 		p := e.acquire(e.sem(1, &sema.Options{Lease: steps, Margin: margin}), 1)

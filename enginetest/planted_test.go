@@ -34,7 +34,7 @@ var planted = map[string]struct {
 		runtime.Gosched() // the round trip between the steps
 		for i := range c.Requests {
 			if r := &c.Requests[i]; r.Kind == protocol.Ask && st.Used+r.ID.Weight <= r.Limit {
-				_, err = step(ctx, s.Session, protocol.Request{Kind: protocol.SetLimit, Limit: sema.MaxLimit})
+				_, err = step(ctx, s.Session, protocol.Request{Kind: protocol.SetLimit, Limit: engine.MaxLimit})
 			}
 		}
 		c.Number = numbers.Add(1)

@@ -19,6 +19,7 @@ import (
 	"sema"
 	"sema/admit"
 	"sema/each"
+	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
@@ -59,7 +60,7 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
 	tenant, weight := "", 1
-	tooMuch := sema.MaxLimit
+	tooMuch := engine.MaxLimit
 	tooMuch++ // on 32 bits below 0, which is as wrong
 	h := &semahttp.Handler{Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		Limit: func(*http.Request) semahttp.Limiter { return semahttp.OfEach(group, tenant, sema.Weight(weight)) }}

@@ -139,7 +139,7 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 		}
 		for i, n := range caps {
 			a.Caps = append(a.Caps, new(n))
-			rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
+			rule.Caps[i] = cmp.Or(n, engine.MaxLimit)
 		}
 	}
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule) })
@@ -170,7 +170,7 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who)
 	rule := sema.Rule{}
 	if q.Cap != nil {
 		rule.Limit = int(*q.Cap)
-		err = engine.ValidateRange("", "cap", rule.Limit, 1, sema.MaxLimit)
+		err = engine.ValidateRange("", "cap", rule.Limit, 1, engine.MaxLimit)
 	}
 	if q.Share != nil {
 		rule.Share = int(*q.Share)

@@ -15,7 +15,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sema"
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
@@ -125,7 +124,7 @@ func (q *acquireRequest) check() (terms client.Terms, target protocol.Target, er
 		taken = protocol.Target{Takes: target.Takes}.Validate()
 	}
 	switch {
-	case q.Weight < 1 || q.Weight > sema.MaxLimit:
+	case q.Weight < 1 || q.Weight > engine.MaxLimit:
 		err = &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
 		err = &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
@@ -162,7 +161,7 @@ func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
 // limitOf is the limit of a body. It must not be missing.
 func limitOf(n *whole) (int, error) {
 	if n == nil {
-		return 0, problem(http.StatusBadRequest, "argument", "the field \"limit\" is missing: want 1 … %d", sema.MaxLimit)
+		return 0, problem(http.StatusBadRequest, "argument", "the field \"limit\" is missing: want 1 … %d", engine.MaxLimit)
 	}
 	return int(*n), engine.ValidateLimit(int(*n))
 }

@@ -55,7 +55,7 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, er
 		if r.ID.Client == s.client {
 			highest = max(highest, r.ID.Number)
 		}
-		if r.Wait && !s.streaming {
+		if r.Kind == protocol.Ask && r.Wait && !s.streaming {
 			s.streaming = true
 			s.engine.startStream()
 		}

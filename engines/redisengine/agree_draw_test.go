@@ -154,7 +154,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 	r.ID = j.id(t, client)
 	switch { // a permit that was revoked is released, most often
 	case kind == protocol.Revoke:
-		j.revoked = r.ID
+		j.revoked, r.Wait = r.ID, one(t, 2, "a ticket")
 	case kind == protocol.Release && j.revoked.Number != 0 && one(t, 4, "revoked"):
 		r.ID = j.revoked
 	}

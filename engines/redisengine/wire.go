@@ -73,7 +73,7 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		others := r.Kind == protocol.Release && r.ID.Client != w.client // it belongs to another client, or is named
 		t.flags = bits(false, false, false, slot, r.Token > 0, r.Mine, r.Kind == protocol.Release && r.Pools != "", others)
 	case protocol.Revoke:
-		t.flags = bits(false, false, false, slot)
+		t.flags = bits(r.Wait, false, false, slot)
 	case protocol.SetLimit:
 		t.flags = bits(false, false, false, false, r.Pin, false, r.Auto != nil)
 		t.weight = 0

@@ -38,6 +38,9 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 		}
 		return h.answer(now)
 	}
+	if t := l.tickets[r.ID]; t != nil && t.revoked {
+		return protocol.Answer{Status: protocol.Revoked}
+	}
 	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps || r.Pools != l.keys.amounts) {
 		l.drop(r.ID)
 		return protocol.Answer{Status: protocol.LimitDiffers}

@@ -55,7 +55,7 @@ func (s *Snapshot) Code(c *pack.Coder) {
 		pack.From(c, &t.Place, s.Token)
 		pack.Int(c, &t.Lease)
 		pack.Int(c, &t.Behind)
-		c.Bits(&t.Insist, &t.Detached)
+		c.Bits(&t.Insist, &t.Detached, &t.Revoked)
 	})
 	pack.Map(c, &s.Fences, func(f *[2]int64) {
 		pack.Int(c, &f[0])

@@ -157,6 +157,8 @@ type ticket struct {
 	place  int64 // when its caller came, by the engine's clock
 	insist bool  // granted in its turn even if its client cannot be told
 	behind int   // how many more callers wait in its process
+
+	revoked bool // its next ask hears that, and so does who is granted a permit for it
 }
 
 type fence struct {
@@ -246,7 +248,7 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 	case protocol.Release:
 		return l.release(now, r)
 	case protocol.Revoke:
-		return l.revoke(now, r.ID)
+		return l.revoke(now, r)
 	case protocol.SetLimit:
 		if r.Auto != nil {
 			return l.autoLimit(now, r.Limit, *r.Auto)
@@ -340,14 +342,20 @@ func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
 	return protocol.Answer{Status: protocol.Done}
 }
 
-// revoke makes the next renewal of a permit fail, and tells its holder to renew now.
-func (l *Ledger) revoke(now int64, id engine.ID) protocol.Answer {
-	h := l.holder(now, id)
-	if h == nil {
+// revoke makes the next renewal of a permit fail, or the next ask of a ticket, and tells its client to make one now. A
+// ticket stays in the queue until its client gives it up. If it is its turn before, it becomes a revoked permit.
+func (l *Ledger) revoke(now int64, r *protocol.Request) protocol.Answer {
+	h, t := l.holder(now, r.ID), l.tickets[r.ID]
+	switch {
+	case h != nil && !r.Wait:
+		h.revoked = true
+		l.tell(h.via).Renew = true
+	case t != nil:
+		t.revoked, t.insist = true, false
+		l.tell(t.via).Ask = true
+	default:
 		return protocol.Answer{Status: protocol.Gone}
 	}
-	h.revoked = true
-	l.tell(h.via).Renew = true // and so hear of it
 	return protocol.Answer{Status: protocol.Done}
 }
 

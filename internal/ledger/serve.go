@@ -53,25 +53,30 @@ func (l *Ledger) grant(now, upTo int64) {
 		l.endRound()
 		l.pop(t)
 		if is == serve && (t.insist || l.reach(t.via)) {
-			l.handOver(now, t)
-			l.served(t)
-			continue
-		}
-		if is == refuse {
+			if l.handOver(now, t) {
+				l.served(t)
+				continue
+			}
+		} else if is == refuse {
 			l.tell(t.via).Ask = true
 		}
 		l.reschedule(t.key.leaf())
 	}
 }
 
-// handOver makes a permit of a ticket, and tells its client.
-func (l *Ledger) handOver(now int64, t *ticket) {
+// handOver makes a permit of a ticket, and tells its client. It reports false of a revoked one, for which its class does not pay.
+func (l *Ledger) handOver(now int64, t *ticket) bool {
 	e := t.entry
 	e.end = t.leaseEnd(now)
 	h := l.take(now, e)
+	if h.revoked = t.revoked; h.revoked {
+		l.tell(t.via).Ask = true
+		return false
+	}
 	l.handed[t.id] = t.via
 	n := l.tell(t.via)
 	n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
+	return true
 }
 
 // next is the ticket that is to be served or dropped next, up to a place in the queue; nil: there is none.

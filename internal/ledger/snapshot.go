@@ -98,7 +98,7 @@ func (l *Ledger) Save() Snapshot {
 	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
 	for _, t := range l.line {
 		r := t.record()
-		r.Place, r.Lease, r.Insist, r.Behind = t.place, t.lease, t.insist, t.behind
+		r.Place, r.Lease, r.Insist, r.Behind, r.Revoked = t.place, t.lease, t.insist, t.behind, t.revoked
 		s.Waiters = append(s.Waiters, r)
 	}
 	for client, f := range l.fences {
@@ -200,7 +200,7 @@ func (l *Ledger) loadEntries(s *Snapshot) {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{entry: l.recorded(&r), place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind})
+		l.enqueue(&ticket{entry: l.recorded(&r), place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, revoked: r.Revoked})
 	}
 }
 

@@ -40,9 +40,9 @@ const (
 	// Release releases a permit, or removes a ticket from the queue.
 	Release
 
-	// Revoke makes the next renewal of a permit fail, and notifies its holder to
-	// renew now. The weight stays taken until the holder releases it or the lease
-	// ends.
+	// Revoke makes the next renewal of a permit fail, or the next Ask of a ticket, and notifies
+	// its client to make one now. The weight and the place stay taken until the client releases them or they
+	// end. With Wait it revokes a ticket alone.
 	Revoke
 
 	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until
@@ -99,7 +99,7 @@ type Request struct {
 	// Of an Ask.
 	Ticket   time.Duration // life of the ticket from this step on; at most half a minute more than Lease. 0: the life of its process (see Lasting)
 	Waited   time.Duration // how long its caller has waited; orders the queue
-	Wait     bool          // queue if it cannot be granted now
+	Wait     bool          // queue if it cannot be granted now; see Revoke
 	Unfair   bool          // take free weight although others wait
 	Newest   bool          // Limit replaces the stored limit, unless that is pinned
 	Strict   bool          // answer LimitDiffers if another limit is stored

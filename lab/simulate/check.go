@@ -66,6 +66,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	}
 	k.caps()
 	k.amounts()
+	k.revoked(before, c, reply)
 	k.handedOn(c, reply, news)
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -83,6 +84,23 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	k.rates(before, c, reply, grants)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token)
+	}
+}
+
+// revoked looks at tickets that were revoked before: whoever asks hears so, and what becomes of them is revoked.
+func (k *checker) revoked(before *view, c protocol.Call, reply protocol.Reply) {
+	gone := map[engine.ID]bool{}
+	for i, a := range reply.Answers {
+		r := &c.Requests[i]
+		gone[r.ID] = gone[r.ID] || r.Kind == protocol.Release
+		if t := recorded(before.Waiters, r.ID); t != nil && t.Revoked && r.Kind == protocol.Ask && !gone[r.ID] && (a.Status == protocol.Granted || a.Status == protocol.Queued) {
+			k.w.fail("revoke: the ticket of %v is revoked, and its ask was answered with %v", r.ID, a.Status)
+		}
+	}
+	for _, t := range before.Waiters {
+		if e := k.w.server.ledger.entry(t.ID); t.Revoked && e != nil && !e.Revoked && !gone[t.ID] {
+			k.w.fail("revoke: the ticket of %v was revoked, and is not any more", t.ID)
+		}
 	}
 }
 

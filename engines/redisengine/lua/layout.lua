@@ -96,7 +96,7 @@ local PERMIT = '<c1ddd'
 --   d   end
 --   d   place in the queue
 --   I4  number of callers behind it in its process
---   B   1: it insists: it is granted in its order even if its client cannot be notified
+--   B   1: it insists: it is granted in its order even if its client cannot be notified; 2: it is revoked
 local TICKET = '<c1ddI4B'
 
 -- TAIL, behind a named permit or ticket; then, to the end, the description of the caller that it is for:

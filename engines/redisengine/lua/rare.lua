@@ -50,15 +50,21 @@ R.set_owner = function(s, id, session, rival)
   R.put(s, id, before .. struct.pack(TAIL, session, rival) .. string.sub(tail, who))
 end
 
--- revoke makes the next renewal of a permit fail, and tells its client to renew
--- now.
+-- revoke makes the next renewal of a permit fail, or the next ask of a ticket, and tells its client to make one now.
+-- A ticket stays in the queue until its client gives it up. If it is its turn before, it becomes a revoked permit.
 R.revoke = function(s, q, id)
-  local is = R.holder(s, id)
-  if is then
-    R.put(s, id, 'r' .. string.sub(R.lookup(s, id), 2))
-    R.tell(s, (R.via(s, id))).renew = true -- so the client learns of it
+  local held, value = R.holder(s, id), R.lookup(s, id)
+  local ticket, place, behind = R.ticket(s, id)
+  if held and not q.wait then
+    R.put(s, id, 'r' .. string.sub(value, 2))
+    R.tell(s, (R.via(s, id))).renew = true
+  elseif ticket then
+    R.put(s, id, struct.pack(TICKET, 'q', ticket, place, behind, 2) .. string.sub(value, TICKET_SIZE + 1))
+    R.tell(s, (R.via(s, id))).ask = true
+  else
+    return R.answer(s, GONE, 0, 0, 0)
   end
-  R.answer(s, is and DONE or GONE, 0, 0, 0)
+  R.answer(s, DONE, 0, 0, 0)
 end
 
 -- act notes that no copy of this call may be carried out again. It fails if the key

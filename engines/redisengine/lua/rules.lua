@@ -61,6 +61,7 @@ ask = function(s, q, id)
     if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
+  if known and not is and select(4, R.ticket(s, id)) == 2 then return R.answer(s, REVOKED, 0, 0, 0) end
   if q.strict and (q.limit ~= s.limit or (caps_differ or pools_differ) and not new) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
@@ -207,8 +208,8 @@ grant = function(s, up_to)
     if is == REFUSE then
       R.tell(s, who).ask = true -- the answer to the next ask says why
     elseif is == SERVE and (insist == 1 or R.reach(s, who)) then
-      R.hand_over(s, id, weight, slot, ticket, who, value)
-      granted = true
+      granted = insist ~= 2
+      R.hand_over(s, id, weight, slot, ticket, who, value, not granted)
     end
     if granted and not s.only then R.served(s, k, weight) else R.reschedule(s, k.of) end
   end
@@ -276,8 +277,13 @@ end,
 
 -- hand_over turns a ticket into a permit and notifies its client. value is the
 -- ticket's entry. The permit's lease ends when the ticket would have ended.
-hand_over = function(s, id, weight, slot, ticket, who, value)
+hand_over = function(s, id, weight, slot, ticket, who, value, revoked)
   local token, index = R.take(s, id, weight, slot, ticket, #value > TICKET_SIZE and (R.tail(value)) or '')
+  if revoked then
+    R.put(s, id, 'r' .. string.sub(R.lookup(s, id), 2))
+    R.tell(s, who).ask = true
+    return
+  end
   local grants = R.tell(s, who).grants
   grants[#grants + 1] = id
   s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'

@@ -73,7 +73,7 @@ holder = function(s, id)
 end,
 
 -- ticket returns a ticket's end, its place, the number of callers behind it in
--- its process, and whether it insists; nil if there is no such ticket.
+-- its process, and 1 if it insists, or 2 if it is revoked; nil if there is no such ticket.
 ticket = function(s, id)
   local value = R.lookup(s, id)
   if not value or string.byte(value) ~= TICKETED then return nil end

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 )
 
 const adaptHelp = `Find the limit of a semaphore from the reports of its holders, between --min and
@@ -99,7 +100,7 @@ func readAdapt(text string) (*sema.Adapt, error) {
 	low, high, ok := strings.Cut(text, ":")
 	least, err := strconv.Atoi(low)
 	most, err2 := strconv.Atoi(high)
-	if !ok || err != nil || err2 != nil || least < 1 || most < least || most > sema.MaxLimit {
+	if !ok || err != nil || err2 != nil || least < 1 || most < least || most > engine.MaxLimit {
 		return nil, usage("--adapt 2:200, or --adapt report", "--adapt %s: want the smallest and the largest limit", printable(text, 60))
 	}
 	return &sema.Adapt{Min: least, Max: most}, nil

@@ -50,7 +50,7 @@ func (p *program) limitCommand() *cobra.Command {
 		}
 		for i, n := range caps {
 			if given("caps") {
-				rule.Caps[i] = cmp.Or(n, sema.MaxLimit)
+				rule.Caps[i] = cmp.Or(n, engine.MaxLimit)
 			}
 		}
 		set := len(args) == 2 || given("share") || given("caps") || given("pool")
