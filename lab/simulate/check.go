@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sema/engine"
+	"sema/internal/ledger"
 	"sema/internal/protocol"
 )
 
@@ -87,18 +88,23 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	}
 }
 
-// revoked looks at tickets that were revoked before: whoever asks hears so, and what becomes of them is revoked.
+// revoked looks at tickets that were revoked before: a client that asks hears so, and what becomes of them is revoked. A ticket
+// that its client did not ask for in time may be gone, and with it that it was revoked.
 func (k *checker) revoked(before *view, c protocol.Call, reply protocol.Reply) {
-	gone := map[engine.ID]bool{}
+	gone, now := map[engine.ID]bool{}, k.w.server.now()
+	still := func(t *ledger.Recorded) bool {
+		return t != nil && t.Revoked && !gone[t.ID] && (t.Lease > 0 || t.End > now)
+	}
 	for i, a := range reply.Answers {
 		r := &c.Requests[i]
 		gone[r.ID] = gone[r.ID] || r.Kind == protocol.Release
-		if t := recorded(before.Waiters, r.ID); t != nil && t.Revoked && r.Kind == protocol.Ask && !gone[r.ID] && (a.Status == protocol.Granted || a.Status == protocol.Queued) {
+		if still(recorded(before.Waiters, r.ID)) && r.Kind == protocol.Ask && (a.Status == protocol.Granted || a.Status == protocol.Queued) {
 			k.w.fail("revoke: the ticket of %v is revoked, and its ask was answered with %v", r.ID, a.Status)
 		}
 	}
-	for _, t := range before.Waiters {
-		if e := k.w.server.ledger.entry(t.ID); t.Revoked && e != nil && !e.Revoked && !gone[t.ID] {
+	for i := range before.Waiters {
+		t := &before.Waiters[i]
+		if e := k.w.server.ledger.entry(t.ID); still(t) && e != nil && !e.Revoked {
 			k.w.fail("revoke: the ticket of %v was revoked, and is not any more", t.ID)
 		}
 	}
