@@ -168,7 +168,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	}
 	v.Charts, v.Lately = h.charts(q.name, time.Now()), h.happenings(q.name)
 	for _, p := range st.Pools {
-		row := poolRow{PoolState: p, Bar: cells(p.Used, p.Limit, p.Waiting > 0), By: look.HeldBy(p.Pool, known.Who), Out: p.Waiting > 0 && p.Used >= p.Limit}
+		row := poolRow{PoolState: p, Bar: cells(p.Used, p.Limit, p.Waiting > 0), By: look.HeldBy(view.Bound{Pool: p.Pool}, known.Who), Out: p.Waiting > 0 && p.Used >= p.Limit}
 		if p.Per > 0 { // nobody holds what comes back with time
 			if row.By = ""; p.Next > 0 {
 				row.By = "the next in " + view.Brief(p.Next)

@@ -84,7 +84,7 @@ func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 		x.Held, x.Wait = fmt.Sprintf("%s of %s held", Number(p.Used), Number(p.Limit)), waits(p.Waiting, " for it")
 		if p.Per > 0 {
 			x.Held = fmt.Sprintf("%s of %s used, the next in %s", Number(p.Used), p.Amount(), Brief(max(0, p.Next-k.Since)))
-		} else if by := l.HeldBy(p.Pool, k.Who); by != "" {
+		} else if by := l.HeldBy(Bound{Pool: p.Pool}, k.Who); by != "" {
 			x.Held += " by " + by
 		}
 	}
@@ -126,12 +126,12 @@ func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 	return x
 }
 
-// HeldBy names those who hold some of a pool, three at most.
-func (l Look) HeldBy(pool string, who Who) string {
+// HeldBy names those who hold some of a bound, three at most.
+func (l Look) HeldBy(b Bound, who Who) string {
 	var names []string
 	more := 0
 	for _, h := range ByToken(l.Holders) {
-		if h.Takes.Of(pool) == 0 {
+		if b.Part(h.Key, h.Takes, h.Weight) == 0 {
 			continue
 		}
 		if name, _ := who(h.Client, h.ID); len(names) < 3 {

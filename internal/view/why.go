@@ -132,6 +132,32 @@ func (l Look) Why(w engine.Waiter) string {
 	return cmp.Or(strings.Join(texts, "; "), Served)
 }
 
+// Lacks says in a few words what a waiter lacks: the pause or the bounds that have too little left, and who holds them. It is "" if
+// only others go first.
+func (l Look) Lacks(w engine.Waiter, who Who) string {
+	var texts []string
+	switch {
+	case l.Paused:
+		texts = append(texts, "paused by an operator")
+	case l.Cooldown != nil:
+		texts = append(texts, "nobody begins for "+Brief(l.Cooldown.Left))
+	}
+	for _, b := range l.Bounds(w) {
+		if b.Text == "" || b.Held+b.Wants <= b.Limit {
+			continue
+		}
+		by, rate := l.HeldBy(b, who), Pool(l.Pools, b.Pool).Per > 0
+		switch {
+		case b.Key != "" && by != "":
+			b.Text += ": " + by
+		case by != "" && !rate:
+			b.Text += " by " + by
+		}
+		texts = append(texts, b.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
 // Key is a key of a semaphore; of one that nobody uses, what it would be.
 func (l Look) Key(key engine.Key) engine.KeyState {
 	if k, ok := l.keys[key]; ok {

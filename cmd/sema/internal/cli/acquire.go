@@ -23,7 +23,7 @@ While sema waits, a signal leaves the queue.`
 func (p *program) acquireCommand() *cobra.Command {
 	f := &takeFlags{}
 	cmd := p.newCommand("acquire [flags] NAME", "Take a permit for a script, and print it", acquireHelp, func(cmd *cobra.Command, args []string) error {
-		if err := f.check(cmd); err != nil {
+		if err := f.check(p, cmd); err != nil {
 			return err
 		}
 		signals := catchSignals()

@@ -17,7 +17,7 @@ type commandGroup struct {
 var groups = []commandGroup{
 	{"Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
 	{"Look:", []string{"ls", "show", "why", "find"}},
-	{"Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
+	{"Change:", []string{"limit", "apply", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
 	{"Serve:", []string{"serve"}},
 	{"Other:", []string{"ping", "version", "completion", "help"}},
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/view"
 )
 
@@ -18,13 +19,16 @@ const (
 	liveEvery = time.Second // the time is drawn anew this often
 )
 
-// live is the line that shows on a terminal how a wait goes. All methods are
-// for the one goroutine that waits.
+// live says how a wait goes: on a terminal in a line that is drawn anew, elsewhere in a line of its own when something has
+// changed, and each interval. All methods are for the one goroutine that waits.
 type live struct {
 	*statusLine
 	w     *watch
 	began time.Time
-	ticks <-chan time.Time
+	ticks <-chan time.Time // nil: it says nothing
+
+	said   string // without times, off a terminal
+	saidAt time.Time
 
 	ctx    context.Context // of the looks at the engine
 	cancel context.CancelFunc
@@ -36,7 +40,7 @@ type live struct {
 func (w *watch) newLive(ctx context.Context, began time.Time) *live {
 	l := &live{statusLine: w.newStatusLine(), w: w, began: began}
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	if l.file != nil {
+	if w.flags.note > 0 {
 		l.ticks = time.Tick(liveEvery)
 	}
 	return l
@@ -52,6 +56,7 @@ func (l *live) tick() {
 			defer cancel()
 			if st, err := l.w.sem.State(ctx); err == nil {
 				l.state.Store(&st)
+				l.w.redraw()
 			}
 		})
 	}
@@ -59,23 +64,44 @@ func (l *live) tick() {
 }
 
 func (l *live) draw() {
-	if time.Since(l.began) >= liveAfter {
-		l.show(l.text())
+	now := time.Now()
+	switch what := l.text(false); {
+	case l.ticks == nil || now.Sub(l.began) < liveAfter:
+	case l.file != nil:
+		l.show("sema: " + l.text(true))
+	case l.state.Load() != nil && now.Sub(l.saidAt) >= liveEvery && (what != l.said || now.Sub(l.saidAt) >= l.w.flags.note):
+		l.said, l.saidAt = what, now
+		l.w.say("%s", l.text(true))
 	}
 }
 
-func (l *live) text() string {
+// text is what the wait is for, with times or without.
+func (l *live) text(times bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "sema: waiting %s for %s", time.Since(l.began).Round(time.Second), l.w.name)
-	if ahead := l.w.ahead.Load(); ahead >= 0 {
-		fmt.Fprintf(&b, ", position %d%s", ahead+1, l.w.ofQueue())
+	b.WriteString("waits for " + l.w.name)
+	if times {
+		b.Reset()
+		fmt.Fprintf(&b, "has waited %s for %s", time.Since(l.began).Round(time.Second), l.w.name)
 	}
 	if st := l.state.Load(); st != nil && st.Limit > 0 {
-		var holders []string
-		for _, h := range view.ByToken(st.Holders) {
-			holders = append(holders, cmp.Or(printable(h.Client.Label, 20), fmt.Sprint(h.Client.PID))+"@"+h.Client.Host)
+		ages := map[string]string{}
+		for _, h := range st.Holders {
+			if times {
+				ages[h.ID] = " (" + view.Brief(h.Age) + ")"
+			}
 		}
-		fmt.Fprintf(&b, ", %d of %d held by %s", st.Used, st.Limit, strings.Join(holders, ", "))
+		lacks := view.LookAt(*st).Lacks(l.w.flags.wish(), func(c engine.Client, id string) (name, where string) {
+			return cmp.Or(printable(c.Label, 20), fmt.Sprint(c.PID)) + "@" + c.Host + ages[id], ""
+		})
+		if lacks != "" {
+			b.WriteString(": " + lacks)
+		}
+	}
+	switch ahead := l.w.ahead.Load(); {
+	case ahead > 0:
+		fmt.Fprintf(&b, ", %d before you%s", ahead, l.w.ofQueue())
+	case ahead == 0:
+		b.WriteString(", you are next" + l.w.ofQueue())
 	}
 	return b.String()
 }

@@ -36,7 +36,8 @@ const releaseHelp = `Give back a permit that "sema acquire" printed. The next wa
 
 const revokeHelp = `Tell the holder of a permit to stop. The holder learns at its next renewal that
 the permit is lost, and "sema run" then stops its command. The weight is free
-when the holder has given the permit back, or when the lease has ended.
+when the holder has given the permit back, or when the lease has ended. A waiter
+whose id is given leaves the queue.
 
 "sema show NAME" lists permits. "sema release NAME PERMIT" takes a permit back
 at once; its holder notices only at its next renewal.`

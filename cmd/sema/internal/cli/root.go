@@ -63,7 +63,7 @@ func (p *program) root(args ...string) *cobra.Command {
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(
 			p.acquireCommand(), p.renewCommand(),
-			p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
+			p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.applyCommand(), p.adaptCommand(), p.serveCommand(),
 			p.migrateCommand(), p.pingCommand(), p.versionCommand(),
 		)
 		root.AddCommand(topics()...)

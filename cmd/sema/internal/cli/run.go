@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,7 @@ type runFlags struct {
 	killAfter time.Duration
 	onLost    string
 	slots     bool
+	ready     string
 	coolOn    []int
 	cooldown  time.Duration
 	adaptFlags
@@ -71,7 +73,7 @@ func (p *program) runCommand() *cobra.Command {
 			return checkName(args[0])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd); err != nil {
+			if err := f.check(p, cmd); err != nil {
 				return err
 			}
 			return p.run(cmd, f, args[0], args[1:])
@@ -82,17 +84,20 @@ func (p *program) runCommand() *cobra.Command {
 	choiceFlag(cmd, &f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on", "kill", "warn")
 	cmd.Flags().Var(durationOf(&f.killAfter, 5*time.Second), "kill-after", "when the permit is lost: longest time from TERM to KILL; the lease may shorten it")
 	cmd.Flags().BoolVar(&f.slots, "slots", false, "give the command an index of its own in $SEMA_SLOT")
+	cmd.Flags().StringVar(&f.ready, "ready", "", "a shell command that is run under the permit first; while it fails, give the permit back and wait again, in the old place")
+	cmd.Flags().Var(&choice{&f.replace, "replace", []string{"waiting", "running"}}, "replace", "the newest of a key counts: those of the same --key that still wait end with the conflict exit code; =running stops earlier commands, too")
+	cmd.Flag("replace").NoOptDefVal = "waiting"
 	cmd.Flags().IntSliceVar(&f.coolOn, "cooldown-on", nil, "exit codes after which nobody is granted a permit for --cooldown")
 	cmd.Flags().Var(durationOf(&f.cooldown, 30*time.Second), "cooldown", "with --cooldown-on: for how long; at most 10m")
-	lessUsed(cmd, "cooldown-on", "cooldown", "adapt", "overload-exit", "on-lost", "kill-after", "slots")
+	lessUsed(cmd, "ready", "replace", "cooldown-on", "cooldown", "adapt", "overload-exit", "on-lost", "kill-after", "slots")
 	return cmd
 }
 
-func (f *runFlags) check(cmd *cobra.Command) error {
+func (f *runFlags) check(p *program, cmd *cobra.Command) error {
 	if f.killAfter < 0 {
 		return usage("--kill-after 5s", "--kill-after %v is negative", f.killAfter)
 	}
-	if err := f.takeFlags.check(cmd); err != nil {
+	if err := f.takeFlags.check(p, cmd); err != nil {
 		return err
 	}
 	if f.cooldown <= 0 || f.cooldown > engine.MaxCooldown || cmd.Flags().Changed("cooldown") && len(f.coolOn) == 0 {
@@ -119,9 +124,16 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	}
 	defer guard.Adopt()()
 
+	return p.untilReady(cmd.Context(), f, name, signals, func() error {
+		return p.runOnce(cmd.Context(), f, name, path, words, signals)
+	})
+}
+
+// runOnce takes a permit and runs the command, unless f.ready fails under the permit.
+func (p *program) runOnce(ctx context.Context, f *runFlags, name, path string, words []string, signals *signals) error {
 	grace := graceOf(f.lease, f.killAfter)
 	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: cmp.Or(f.label, labelOf(words)), Adapt: f.is}
-	h, err := p.take(cmd.Context(), &f.takeFlags, name, o, signals)
+	h, err := p.take(ctx, &f.takeFlags, name, o, signals)
 	if err != nil {
 		return err
 	}
@@ -139,7 +151,12 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 		}
 		defer func() { _ = c.Life.Close() }() // before h.close, which removes what tells of our life
 	}
-	return s.run(cmd.Context(), c)
+	if f.ready != "" {
+		if err := s.check(ctx, c, f.ready); err != nil {
+			return err
+		}
+	}
+	return s.run(ctx, c)
 }
 
 // commandEnv is the environment of a command under a permit.

@@ -314,6 +314,12 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", token, code, out)
 		}
 	}
+	t.Setenv("SEMA_SERVER_TOKEN", "ci.hush-hush-hush-hush")
+	permit := strings.TrimSpace(ok(t, env, "acquire", "-n", "1", "job-2"))
+	if code, out := run(t, env, "run", "--replace=running", "job-2", "--", "echo", "never"); code != 69 || !strings.Contains(out, "this needs admin") {
+		t.Errorf("replaces others: exit code %d: %s", code, out)
+	}
+	ok(t, env, "release", "job-2", permit)
 	t.Setenv("SEMA_SERVER_TOKEN", "boss.hush-hush-hush-boss")
 	ok(t, env, "limit", "job-1", "3")
 	if log := s.end(); strings.Contains(log, "hush") || !strings.Contains(log, "who=boss") {

@@ -46,6 +46,8 @@ type supervisor struct {
 	stopping bool // the permit was lost, and the command told to end
 	overdue  bool // the guard killed it
 	broken   bool // the guard died, and the command with it
+
+	signalled bool // a signal came while the command ran
 }
 
 // run starts the command, sees it through and gives the permit back.
@@ -55,17 +57,24 @@ func (s *supervisor) run(ctx context.Context, c guard.Command) error {
 		return bySignal(sig)
 	default:
 	}
-	c.Held = func() bool { return s.warn || s.Err() == nil }
-	var err error
-	if s.command, err = guard.Start(c); err != nil {
-		return notStarted(c.Args[0], err)
-	}
-	defer s.command.Close()
-	code, err := s.watch(ctx)
+	code, err := s.guarded(ctx, c)
 	if err != nil {
-		return notStarted(c.Args[0], err)
+		return err
 	}
 	return s.settle(code)
+}
+
+// guarded starts a command and watches it until its end.
+func (s *supervisor) guarded(ctx context.Context, c guard.Command) (code int, err error) {
+	c.Held = func() bool { return s.warn || s.Err() == nil }
+	if s.command, err = guard.Start(c); err != nil {
+		return 0, notStarted(c.Args[0], err)
+	}
+	defer s.command.Close()
+	if code, err = s.watch(ctx); err != nil {
+		return 0, notStarted(c.Args[0], err)
+	}
+	return code, nil
 }
 
 // watch waits for the command's end, and ends it when the permit is lost: then it waits
@@ -109,13 +118,14 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 				return -int(syscall.SIGKILL), nil
 			}
 		case sig := <-s.signals.C:
+			s.signalled = true
 			if !ended {
 				s.command.Signal(sig.(syscall.Signal))
 			} else if said {
 				return code, nil
 			}
 		case <-cancelled:
-			cancelled = nil
+			cancelled, s.signalled = nil, true
 			s.command.Terminate()
 		case <-lost:
 			lost = nil

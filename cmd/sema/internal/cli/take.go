@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"sema"
 	"sema/engine"
@@ -36,6 +39,8 @@ type takeFlags struct {
 	conflict     string
 	conflictCode int
 	verbose      bool
+	note         time.Duration
+	replace      string
 }
 
 func (f *takeFlags) register(cmd *cobra.Command) {
@@ -48,7 +53,8 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
 	flags.StringVar(&f.label, "label", "", "what others see beside the permit (default: the command line, shortened)")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print position, time waited and failed renewals on standard error")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print time waited and failed renewals on standard error")
+	flags.Var(durationOf(&f.note, 0), "note", "how often to say on standard error what the wait is for; 0: never (default: 30s at a terminal and with -v, else $SEMA_NOTE)")
 
 	keyFlag(cmd, &f.key, "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
 	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
@@ -64,7 +70,14 @@ var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "stored":
 
 // check refuses combinations that make no sense. Ranges are the library's to
 // check.
-func (f *takeFlags) check(cmd *cobra.Command) error {
+func (f *takeFlags) check(p *program, cmd *cobra.Command) error {
+	if text := p.getenv("SEMA_NOTE"); !cmd.Flags().Changed("note") && text != "" {
+		if err := (*duration)(&f.note).Set(text); err != nil {
+			return usage("SEMA_NOTE=30s", "SEMA_NOTE=%s: %v", printable(text, 60), err)
+		}
+	} else if file, ok := p.stderr.(*os.File); !cmd.Flags().Changed("note") && (f.verbose || ok && term.IsTerminal(int(file.Fd()))) {
+		f.note = 30 * time.Second
+	}
 	f.limitGiven, f.waitGiven = cmd.Flags().Changed("limit"), cmd.Flags().Changed("wait")
 	switch {
 	case cmd.Flags().Changed("on-conflict") && f.conflict != "stored" && !f.limitGiven:
@@ -75,6 +88,8 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 		return usage("--limit N", "--pools %s needs --limit", f.pools)
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
+	case f.note < 0:
+		return usage("--note 30s", "--note %v is negative", f.note)
 	case f.wait < 0:
 		return usage("--wait 10s", "--wait %v is negative", f.wait)
 	case f.conflictCode < 0 || f.conflictCode > 255:
@@ -165,7 +180,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		return nil, err
 	}
 	notes := make(chan string, 64)
-	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
+	w := &watch{program: p, name: name, flags: f, engine: at.Engine, began: time.Now(), notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
 	o.Lease, o.Observer, o.Patient, o.Caps, o.Pools = f.lease, w.observer(), true, f.caps, f.pools
 	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
@@ -188,6 +203,12 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	if err != nil {
 		err = w.explain(ctx, err)
 		return nil, closeOrLeave(closing, at.close, signals, err)
+	}
+	if f.replace != "" {
+		if err := w.replaceAll(ctx, permit, signals); err != nil {
+			_ = permit.Release()
+			return nil, closeOrLeave(closing, at.close, signals, err)
+		}
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
@@ -250,21 +271,24 @@ type watch struct {
 	sem    *sema.Semaphore
 	notes  chan string
 	moved  chan struct{} // there is a new position
-	ahead  atomic.Int64  // tickets before ours; -1: not queued yet
-	stored atomic.Int64  // the stored limit, if it differs
-	away   atomic.Int64  // since when asking has failed, in ns; 0: it has not; told: the user knows
+	engine sema.Engine
+	began  time.Time
+	own    atomic.Pointer[string] // the id of the ticket
+	ahead  atomic.Int64           // tickets before ours; -1: not queued yet
+	stored atomic.Int64           // the stored limit, if it differs
+	away   atomic.Int64           // since when asking has failed, in ns; 0: it has not; told: the user knows
 	cancel context.CancelCauseFunc
 
 	granted atomic.Bool // the wait is over
 }
 
-// ofQueue says which queue the position is in, if there is one for each key, or for those who take the same pools.
+// ofQueue says which queue the place is in, if there is one for each key, or for those who take the same pools.
 func (w *watch) ofQueue() (text string) {
 	if w.flags.key != "" {
-		text = " of " + printable(w.flags.key.String(), 40)
+		text = " in the queue of " + printable(w.flags.key.String(), 40)
 	}
 	if w.flags.takes != "" {
-		text += " for " + w.flags.takes.Names()
+		text = cmp.Or(text, " in the queue") + " for " + w.flags.takes.Names()
 	}
 	return text
 }
@@ -275,14 +299,12 @@ func (w *watch) observer() sema.Observer {
 		RenewFailed: func(e sema.Event) { w.failed(e.Err) },
 		Queued: func(e sema.Event) {
 			w.ahead.Store(int64(e.Ahead))
+			w.own.Store(&e.Permit)
 			if w.away.Swap(told) == told {
 				w.note("%q: the engine answers again", e.Semaphore)
 			}
 			w.away.Store(0)
-			select {
-			case w.moved <- struct{}{}:
-			default:
-			}
+			w.redraw()
 		},
 		LimitDiffers: func(e sema.Event) {
 			w.stored.Store(int64(e.Limit))
@@ -299,6 +321,14 @@ func (w *watch) observer() sema.Observer {
 					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), strings.Join(limitWords(d), " "))
 			}
 		},
+	}
+}
+
+// redraw has the goroutine that waits show how it goes now.
+func (w *watch) redraw() {
+	select {
+	case w.moved <- struct{}{}:
+	default:
 	}
 }
 
@@ -432,37 +462,41 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
-	var stopped *exit
+	replacing := make(chan struct{}, 1) // one look at a time
 	for {
 		select {
 		case <-caller:
-			caller, stopped = nil, bySignal(syscall.SIGTERM)
-			cancel(stopped)
+			caller = nil
+			cancel(bySignal(syscall.SIGTERM))
 		case <-done:
 			w.granted.Store(true)
 			live.clear()
 			for len(w.notes) > 0 {
 				w.say("%s", <-w.notes)
 			}
+			stopped, ok := errors.AsType[*exit](context.Cause(ctx)) // by a signal, or because it cannot replace others
 			switch {
-			case stopped != nil && err == nil: // granted at the moment of the signal
+			case ok && err == nil: // granted at that moment
 				_ = permit.Release()
 				return nil, stopped
-			case stopped != nil:
+			case ok:
 				return nil, stopped
 			case err == nil && w.flags.verbose:
 				w.say("%q: permit %s after %s", w.name, permit.ID(), brief(time.Since(began)))
 			}
 			return permit, err
 		case s := <-signals.C:
-			if stopped == nil {
-				stopped = bySignal(s)
-				cancel(stopped)
-			}
+			cancel(bySignal(s)) // the first one counts
 		case <-w.moved:
 			live.draw()
-			if w.flags.verbose && !live.shown {
-				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofQueue())
+			if w.flags.replace != "" && len(replacing) == 0 {
+				replacing <- struct{}{}
+				live.look.Go(func() {
+					defer func() { <-replacing }()
+					if _, err := w.replaceEarlier(ctx, *w.own.Load(), 0); err != nil && ctx.Err() == nil {
+						cancel(&exit{exitUnreachable, err})
+					}
+				})
 			}
 		case text := <-w.notes:
 			live.clear()
@@ -479,6 +513,8 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	switch {
 	case stopped != nil:
 		return stopped
+	case errors.Is(err, sema.ErrRevoked):
+		return &exit{w.flags.conflictCode, fmt.Errorf("%q: %s", w.name, w.replacedBy(ctx))}
 	case errors.Is(err, sema.ErrNoPool):
 		pool := w.flags.takes.Names()
 		if strings.Contains(pool, ",") {

@@ -161,10 +161,11 @@ func TestLiveLine(t *testing.T) {
 		holder := start(t, url, "run", "--label", "the holder", "live", "--", "cat")
 		l.counts(1, 0)
 		x := onTerminal(t, url, "sema", "run", "live", "--", "echo", "done")
-		x.shows(", position 1, 1 of 1 held by the holder@")
+		x.shows(" for live: 1 of 1 held by the holder@")
+		x.shows("), you are next")
 		x.waits("another time", func(seen string) bool { // which of them depends on the machine
 			times := map[string]bool{}
-			for _, found := range regexp.MustCompile("sema: waiting ([0-9]+)s for live").FindAllString(seen, -1) {
+			for _, found := range regexp.MustCompile("sema: has waited ([0-9]+)s for live").FindAllString(seen, -1) {
 				times[found] = true
 			}
 			return len(times) > 1
@@ -184,7 +185,7 @@ func TestInterruptKeyWhileWaiting(t *testing.T) {
 	start(t, url, "run", "live", "--", "cat")
 	l.counts(1, 0)
 	x := onTerminal(t, url, "sema", "run", "live", "--", "echo", "never")
-	x.shows("position 1")
+	x.shows("you are next")
 	x.kind("\x03")
 	x.exits(130)
 	l.counts(1, 0)

@@ -37,8 +37,8 @@ const exitCodesHelp = `Exit codes:
   64     a flag, name, limit, weight, duration or URL is wrong; nothing was done
   69     the engine cannot be reached, or refused the call
   74     standard output cannot be written
-  75     run, acquire: no permit in time (--conflict-exit-code changes it);
-         rm: somebody uses the semaphore
+  75     run, acquire: no permit in time, or a newer run replaced this one
+         (--conflict-exit-code changes it); rm: somebody uses the semaphore
   76     the permit was lost; renew, release, revoke, why: there is no such permit
   126    run: the command cannot be executed
   127    run: there is no such command
@@ -62,9 +62,10 @@ const runDetails = `Environment of the command:
 Start. sema runs the command directly, without a shell: in the same process
 group, with the same terminal, standard streams and other inherited files.
 /bin/sh runs a script without #!. Messages of sema go to standard error. On a
-terminal, a wait of more than a second shows a line with position, holders and
-time. A run inside a run of the same name that could never get its permit,
-because the outer run has it, fails with exit code 64.
+terminal, a wait of more than a second shows a line with what it waits for,
+elsewhere with --note or SEMA_NOTE=30s. A run inside a run of the same name that
+could never get its permit, because the outer run has it, fails with exit code
+64.
 
 Signals. The command gets what the terminal or "kill %1" sends to the job; ^C,
 ^\, ^Z, bg and fg work as without sema. If INT, TERM, HUP, QUIT, USR1 or USR2

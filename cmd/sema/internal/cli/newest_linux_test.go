@@ -1,0 +1,155 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/internal/fixture/expect"
+)
+
+// Runs of one key that come while the first runs: the newest of them runs after it, and the others end with who replaced
+// them. The last may not be the last that was started, and one may have begun before a newer one came.
+func TestReplace(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		const runs = 200
+		book := filepath.Join(t.TempDir(), "book")
+		first := start(t, url, "run", "deploy", "--key", "main", "--replace", "--", "cat")
+		l := look(t, url, "deploy")
+		l.counts(1, 0)
+		other := start(t, url, "run", "deploy", "--key", "branch", "--", "true")
+		l.counts(1, 1)
+		var jobs []*job
+		for i := range runs {
+			jobs = append(jobs, start(t, url, "run", "deploy", "--key", "main", "--replace", "--label", fmt.Sprint("run-", i), "--", "sh", "-c", `echo "$0 $SEMA_TOKEN" >>"$1"`, fmt.Sprint(i), book))
+		}
+		l.until("one that is left beside the other key", func(st sema.State) bool { return len(st.Waiters) == 2 })
+		_ = first.stdin.Close()
+		ran, replaced := 0, 0
+		for _, j := range jobs {
+			switch code := j.code(); {
+			case code == 0:
+				ran++
+			case code == 75 && strings.Contains(j.stderr.String(), `"deploy": replaced by a newer run: run-`):
+				replaced++
+			default:
+				t.Errorf("exit code %d: %s", code, j.stderr.String())
+			}
+		}
+		if ran < 1 || ran > 2 || ran+replaced != runs || strings.Count(read(t, book), "\n") != ran {
+			t.Errorf("%d ran, %d were replaced: %s", ran, replaced, read(t, book))
+		}
+		first.exits(0)
+		other.exits(0)
+		l.counts(0, 0)
+	})
+}
+
+// A newer run stops the older one, and begins when all processes of the older one are gone; also where there is room for both.
+func TestReplaceRunning(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		for _, limit := range []string{"1", "2"} {
+			name := "running" + limit
+			old := start(t, url, "run", "-n", limit, "--replace=running", name, "--", "sh", "-c", `trap "sleep 0.3; exit 0" TERM; echo begun; while :; do sleep 0.05; done`)
+			old.expect("begun")
+			newer := start(t, url, "run", "-n", limit, "--replace=running", name, "--", "sh", "-c", "echo newer")
+			newer.expect("newer")
+			if st := look(t, url, name).state(); len(st.Holders) > 1 {
+				t.Errorf("both hold: %+v", st.Holders)
+			}
+			old.exits(76)
+			newer.exits(0)
+		}
+	})
+}
+
+// While --ready fails, others are served; the caller keeps its place among those that came later.
+func TestReady(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		const others = 50
+		dir := t.TempDir()
+		flag, book := filepath.Join(dir, "flag"), filepath.Join(dir, "book")
+		l := look(t, url, "ready")
+		holder := start(t, url, "run", "ready", "--", "cat")
+		l.counts(1, 0)
+		j := start(t, url, "run", "--ready", `test -e "`+flag+`"`, "ready", "--", "sh", "-c", `echo first >>"$0"`, book)
+		l.counts(1, 1)
+		early := start(t, url, "run", "ready", "--", "true")
+		l.counts(1, 2)
+		_ = holder.stdin.Close()
+		early.exits(0) // though it came later
+		j.says("asking again in 1s")
+		holder = start(t, url, "run", "ready", "--", "cat")
+		l.counts(1, 0)
+		var jobs []*job
+		for range others {
+			jobs = append(jobs, start(t, url, "run", "ready", "--", "sh", "-c", `echo other >>"$0"`, book))
+		}
+		l.until("all of them", func(st sema.State) bool { return len(st.Waiters) == others+1 })
+		expect.OK(t, os.WriteFile(flag, nil, 0o600))
+		_ = holder.stdin.Close()
+		j.exits(0)
+		for _, other := range jobs {
+			other.exits(0)
+		}
+		if text := read(t, book); !strings.HasPrefix(text, "first\n") || strings.Count(text, "\n") != others+1 {
+			t.Errorf("the order is %q", text)
+		}
+		l.counts(0, 0)
+	})
+}
+
+// A signal ends --ready and sema, and a permit that is lost meanwhile runs nothing.
+func TestReadyEnds(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		j := start(t, url, "run", "--ready", "echo checks; exec cat", "ends", "--", "echo", "never")
+		j.expect("checks")
+		j.signal(syscall.SIGTERM)
+		j.exits(143)
+		j.dead()
+		l := look(t, url, "ends")
+		l.counts(0, 0)
+		j = start(t, url, "run", "--ready", "echo checks; exec sleep 100", "ends", "--", "echo", "never")
+		j.expect("checks")
+		o, err := sema.Operate(l.engine, "ends")
+		expect.OK(t, err)
+		defer func() { _ = o.Close() }()
+		expect.OK(t, o.Revoke(t.Context(), l.counts(1, 0).Holders[0].ID))
+		j.exits(76)
+		j = start(t, url, "run", "--no-wait", "--ready", "exit 3", "ends", "--", "echo", "never")
+		j.exits(75)
+		j.says("not ready in time: --ready ended with exit code 3")
+		j = start(t, url, "run", "--ready", "echo checks; exec sleep 100", "--lease", "1s", "ends", "--", "echo", "never")
+		j.expect("checks")
+		j.signal(syscall.SIGKILL)
+		j.dead()
+		l.counts(0, 0)
+	})
+}
+
+// Off a terminal a wait is told of if somebody asks for that, with each line once.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	l := look(t, url, "note")
+	holder := start(t, url, "run", "--label", "lane-3", "note", "--", "cat")
+	l.counts(1, 0)
+	silent := start(t, url, "run", "note", "--", "true")
+	l.counts(1, 1)
+	j := start(t, url, "run", "--note", "1h", "note", "--", "true")
+	j.says(" for note: 1 of 1 held by lane-3@")
+	j.says("), 1 before you")
+	time.Sleep(2 * time.Second) // nothing changes
+	if n := strings.Count(j.stderr.String(), "\n"); n != 1 || silent.stderr.String() != "" {
+		t.Errorf("%d lines: %s; without a note: %s", n, j.stderr.String(), silent.stderr.String())
+	}
+	_ = holder.stdin.Close()
+	silent.exits(0)
+	j.exits(0)
+	start(t, url, "run", "--note=-1s", "note", "--", "true").exits(64)
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"sema"
+	"sema/cmd/sema/internal/guard"
+)
+
+// The pauses between two runs of --ready.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+)
+
+// notReady is a permit that was given back, because --ready has failed under it.
+type notReady struct{ code int }
+
+func (e *notReady) Error() string { return fmt.Sprintf("--ready ended with exit code %d", e.code) }
+
+// check runs a shell command under the permit. If it fails, the permit is given back, and the error is a *notReady.
+// Another error is the end of sema.
+func (s *supervisor) check(ctx context.Context, c guard.Command, ready string) (err error) {
+	if c.Path, err = exec.LookPath("sh"); err != nil {
+		return notStarted("sh", err)
+	}
+	c.Args = []string{"sh", "-c", ready}
+	code, err := s.guarded(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case code == exitOK && !s.stopping && !s.overdue && !s.signalled:
+		s.command.Wait()
+		s.command, s.told = nil, time.Time{}
+		return nil
+	case s.stopping || s.overdue || s.signalled || code < 0:
+		return s.settle(code)
+	}
+	if err := s.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
+		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
+	}
+	return &notReady{code}
+}
+
+// untilReady calls once until --ready does not fail. Between two calls it sleeps without a permit, so others are served. The time
+// since the first call counts as waited in the next one.
+func (p *program) untilReady(ctx context.Context, f *runFlags, name string, signals *signals, once func() error) error {
+	came, first, wait := time.Now(), f.priority, f.wait
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := once()
+		not, ok := errors.AsType[*notReady](err)
+		switch left := wait - time.Since(came); {
+		case !ok:
+			return err
+		case f.noWait || f.waitGiven && left <= pause:
+			return &exit{f.conflictCode, usage("a longer --wait", "%q: not ready in time: %v", name, not)}
+		case f.waitGiven:
+			f.wait = left - pause
+		}
+		p.say("%q: %v; asking again in %v", name, not, pause)
+		select {
+		case <-time.After(pause):
+		case s := <-signals.C:
+			return bySignal(s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.priority = first + time.Since(came)
+	}
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sema"
+	"sema/engine"
+)
+
+// This file has --replace: only the newest run of a key counts. A run that is queued revokes the tickets that are before its own.
+
+// replaceEarlier revokes the tickets of the same key that are before an own one, and with running the permits. token is that of the
+// own permit; 0: it waits. It returns how many permits of the key were granted earlier.
+func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (held int, err error) {
+	err = operate(ctx, w.engine, "replace", w.name, func(ctx context.Context, o *sema.Operator) error {
+		st, err := o.State(ctx)
+		if err != nil {
+			return err
+		}
+		waited := time.Since(w.began) // it has its permit
+		for _, t := range st.Waiters {
+			if t.ID == own {
+				waited = t.Waiting
+			}
+		}
+		for _, t := range st.Waiters {
+			if t.Key == w.flags.key && (t.Waiting > waited || t.Waiting == waited && t.ID < own) {
+				if err := o.RevokeTicket(ctx, t.ID); err != nil && !errors.Is(err, sema.ErrLost) {
+					return err
+				}
+			}
+		}
+		for _, h := range st.Holders {
+			if w.flags.replace != "running" || h.Key != w.flags.key || h.ID == own || token != 0 && h.Token > token {
+				continue
+			}
+			if held++; !h.Revoked {
+				if err := o.Revoke(ctx, h.ID); err != nil && !errors.Is(err, sema.ErrLost) {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return held, err
+}
+
+// replaceAll is replaceEarlier for one that has its permit. It waits until all commands that it has stopped have ended.
+func (w *watch) replaceAll(ctx context.Context, p *sema.Permit, signals *signals) error {
+	for {
+		held, err := w.replaceEarlier(ctx, p.ID(), p.Token())
+		if err == nil {
+			err = p.Err()
+		}
+		if err != nil || held == 0 {
+			return err
+		}
+		select {
+		case <-time.After(quick):
+		case s := <-signals.C:
+			return bySignal(s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// replacedBy names the newer run.
+func (w *watch) replacedBy(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
+	defer cancel()
+	st, err := w.sem.State(ctx)
+	var by *engine.Client
+	if err == nil {
+		for i := range st.Holders {
+			if h := &st.Holders[i]; h.Key == w.flags.key && (by == nil || h.Age < time.Since(w.began)) {
+				by = &h.Client
+			}
+		}
+		for i := range st.Waiters {
+			if t := &st.Waiters[i]; t.Key == w.flags.key {
+				by = &t.Client // the last one is the newest
+			}
+		}
+	}
+	if by == nil {
+		return "an operator revoked the ticket, or a newer run has replaced this one"
+	}
+	return fmt.Sprintf("replaced by a newer run: %s on %s", cmp.Or(printable(by.Label, 60), fmt.Sprint(by.PID)), printable(by.Host, 60))
+}
