@@ -89,11 +89,11 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 }
 
 // revoked looks at tickets that were revoked before: a client that asks hears so, and what becomes of them is revoked. A ticket
-// that its client did not ask for in time may be gone, and with it that it was revoked.
+// whose client did not ask in time, or cannot be told, may be gone, and with it that it was revoked.
 func (k *checker) revoked(before *view, c protocol.Call, reply protocol.Reply) {
 	gone, now := map[engine.ID]bool{}, k.w.server.now()
 	still := func(t *ledger.Recorded) bool {
-		return t != nil && t.Revoked && !gone[t.ID] && (t.Lease > 0 || t.End > now)
+		return t != nil && t.Revoked && !gone[t.ID] && (t.Lease > 0 || t.End > now) && k.w.server.reach[t.Via]
 	}
 	for i, a := range reply.Answers {
 		r := &c.Requests[i]
