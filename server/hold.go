@@ -64,8 +64,8 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) e
 	})
 	ask.tellAsked(err, time.Since(began))
 	switch {
-	case err == errNone && x.isPaused(r.Context()):
-		err = errPaused
+	case err == errNone:
+		err = x.unavailable(r.Context(), p.Wish.Takes)
 	case err == nil && !s.stillAllowed(r, who): // the wait may have lasted an hour
 		err = errTokenOver
 	}

@@ -240,9 +240,21 @@ func TestAReleaseSettles(t *testing.T) {
 		if a := h.want(200, "GET", "/v1/semaphores/x", ""); !strings.Contains(string(a.body), `"rate":"100/1h"`) || !strings.Contains(string(a.body), `"by":"job 7 on `) {
 			t.Errorf("%s", a.body)
 		}
-		h.want(429, "PUT", at, `{"limit":2}`)
+		later := func(fields string) string {
+			return h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":2`+fields+`}`).header.Get("Retry-After")
+		}
+		if s := later(""); s != "20" {
+			t.Errorf("in the cooldown: Retry-After: %s", s)
+		}
 		time.Sleep(21 * time.Second) // in virtual time
 		h.want(200, "PUT", at, `{"limit":2,"take":{"tpm":60}}`)
+		if s := later(`,"take":{"tpm":50}`); s != "1799" { // 36 s for each; nothing came back in the cooldown, which ended 1 s ago
+			t.Errorf("without a rate: Retry-After: %s", s)
+		}
+		h.want(200, "PUT", "/v1/semaphores/x/permits/c", `{"limit":2}`)
+		if s := later(""); s != "1" {
+			t.Errorf("without a permit: Retry-After: %s", s)
+		}
 	})
 }
 

@@ -153,8 +153,8 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who
 	switch {
 	case gone:
 		return r.Context().Err() // the client is gone
-	case err == errNone && ask.x.isPaused(r.Context()):
-		return errPaused
+	case err == errNone:
+		return ask.x.unavailable(r.Context(), ask.p.Wish.Takes)
 	case err != nil:
 		return err
 	}

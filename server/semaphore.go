@@ -32,11 +32,11 @@ type semaphore struct {
 	used   time.Time // the end of the last request; guarded by semaphores.mu
 
 	// Guarded by the loop's lock.
-	names    *client.Names // the permits that this server knows
-	stored   stated        // what the engine had last
-	stated   map[stated]bool
-	paused   bool // at pausedAt
-	pausedAt time.Time
+	names  *client.Names // the permits that this server knows
+	stored stated        // what the engine had last
+	stated map[stated]bool
+	seen   engine.State // at seenAt
+	seenAt time.Time
 }
 
 // semaphoreIdle is how long an unused semaphore keeps its session.
@@ -161,22 +161,35 @@ func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.
 	return engine.ID{}, engine.Holder{}, errGone
 }
 
-// isPaused reports whether the semaphore is paused. The result may be a second old.
-func (x *semaphore) isPaused(ctx context.Context) bool {
+// unavailable is errNone or errPaused, by a look that may be a second old. It says when a cooldown and what the permit takes of
+// rates allow it, if that is later than errNone says.
+func (x *semaphore) unavailable(ctx context.Context, takes engine.Pools) error {
 	x.loop.Lock()
-	fresh, paused := time.Since(x.pausedAt) < time.Second, x.paused
+	st, at := x.seen, x.seenAt
 	x.loop.Unlock()
-	if fresh {
-		return paused
+	if time.Since(at) >= time.Second {
+		var err error
+		if st, err = x.look(ctx); err != nil {
+			return errNone
+		}
+		at = time.Now()
+		x.loop.Lock()
+		x.seen, x.seenAt = st, at
+		x.loop.Unlock()
 	}
-	st, err := x.look(ctx)
-	if err != nil {
-		return false
+	if st.Paused {
+		return errPaused
 	}
-	x.loop.Lock()
-	defer x.loop.Unlock()
-	x.paused, x.pausedAt = st.Paused, time.Now()
-	return x.paused
+	wait, p := time.Duration(0), *errNone
+	if st.Cooldown != nil {
+		wait = st.Cooldown.Left
+	}
+	for _, s := range st.Pools {
+		if lacks := s.Used + takes.Of(s.Pool) - s.Limit; s.Per > 0 && takes.Of(s.Pool) > 0 && lacks > 0 {
+			wait = max(wait, s.Next+time.Duration(lacks-1)*s.Per/time.Duration(s.Back))
+		}
+	}
+	return p.after(max(time.Second, wait-time.Since(at)))
 }
 
 // close sends the remaining requests to the engine and closes the session. Callers keep
