@@ -203,7 +203,9 @@ var namedTests = []test{
 	{name: "a revocation reaches the last to ask", run: func(e *env) {
 		a, b, r := e.grantedToTheSecond()
 		operator := e.caller()
-		operator.do(protocol.Revoke, r, protocol.Done)
+		permit := r
+		permit.Wait = false
+		operator.do(protocol.Revoke, permit, protocol.Done)
 		b.hearsToRenew()
 		b.do(protocol.Renew, r, protocol.Revoked)
 		a.ask(r, protocol.Revoked)

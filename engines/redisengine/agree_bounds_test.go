@@ -2,6 +2,8 @@ package redisengine
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -245,4 +247,43 @@ func TestDeletedKeysHoldUpNobodyForGood(t *testing.T) {
 			t.Fatalf("nobody holds, and %d count, with %d records of keys", st.used, n-1)
 		}
 	})
+}
+
+// Permits that take of pools and rates come and go while nobody waits, and some say what they have used: the fast path and
+// the rules take turns.
+func TestScriptAgreesOnPoolsThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	var m met
+	j := newJudge(newBench(t, &m), false)
+	j.names = []string{""} // calls name keys
+	step := func(rs ...protocol.Request) protocol.Reply { return j.single(t, 0, rs...) }
+	draw := rand.New(rand.NewPCG(1, 2))
+	pick := func(list ...engine.Pools) engine.Pools { return list[draw.IntN(len(list))] }
+	var held []engine.ID
+	granted := 0
+	for number := range uint64(1000) {
+		if len(held) > 0 && draw.IntN(2) == 0 {
+			at := max(draw.IntN(len(held)), len(held)-1-draw.IntN(8)) // rather a new one, of which time has brought back a part
+			r := protocol.Request{Kind: protocol.Release, ID: held[at]}
+			if draw.IntN(3) == 0 {
+				r.Pools = pick("db=0", "GPU=0,db=1", "db=7", "lic=0")
+			}
+			step(r)
+			held = slices.Delete(held, at, at+1)
+			continue
+		}
+		ask := protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Client: j.clients[0], Number: number + 1, Weight: 1 + draw.IntN(2)}, Limit: 50, Lease: time.Minute, Ticket: time.Minute,
+			Pools: "GPU=300/1h,db=40+20/1s,lic=9", Target: protocol.Target{Key: engine.Key(pick("", "a", "a\x01x")), Takes: pick("", "GPU=1", "db=3", "GPU=2,db=1", "db=1,lic=1", "lic=2")},
+		}
+		if step(ask).Answers[0].Status == protocol.Granted {
+			held, granted = append(held, ask.ID), granted+1
+		}
+		if draw.IntN(4) == 0 {
+			j.pass(t, time.Duration(draw.IntN(500))*time.Millisecond)
+		}
+	}
+	if granted < 400 {
+		t.Errorf("%d were granted", granted)
+	}
 }

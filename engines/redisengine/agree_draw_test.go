@@ -212,12 +212,15 @@ func (j *judge) quick(t *rapid.T, client string, c protocol.Call) {
 		if r.ID = rapid.SampledFrom(held).Draw(t, "id"); j.ledger.Revoked(r.ID) {
 			r.Kind = protocol.Release
 		}
+		if r.Kind == protocol.Release && len(j.takes) > 0 && one(t, 4, "used") {
+			r.Pools = rapid.SampledFrom([]engine.Pools{"db=0", "GPU=0"}).Draw(t, "settles")
+		}
 		if j.place(r.ID.Client) >= 0 {
 			client = r.ID.Client
 		}
 	} else {
 		r.ID, r.Key, r.Caps, r.Pools = j.newID(client), j.key(t), j.caps(t, 0, 3), j.pools(t)
-		if one(t, 4, "takes some") {
+		if one(t, 2, "takes some") {
 			r.Target = j.target(t)
 		}
 		r.ID.Weight, r.Ticket, r.Wait = rapid.IntRange(1, 2).Draw(t, "weight"), r.Lease/2, one(t, 8, "wait")

@@ -191,7 +191,7 @@ func (b *bench) check(t *rapid.T) {
 		j.takes = []engine.Pools{"", "", "GPU=1", "GPU=2", "db=1", "GPU=1,db=1", "GPU=1,db=3"}
 		j.there = []engine.Pools{"GPU=2,db=2", "GPU=2,db=2", "GPU=2,db=3", "GPU=3,db=1", "GPU=1", ""}
 		if one(t, 2, "rates") {
-			j.there = []engine.Pools{"GPU=2,db=2/3s", "GPU=2,db=2/3s", "GPU=2,db=3+7/1m", "GPU=3/900ms,db=4+1/7s", "GPU=1", ""}
+			j.there = []engine.Pools{"GPU=2,db=2/3s", "GPU=2,db=2/3s", "GPU=2,db=3+7/1m", "GPU=3/900ms,db=4+1/7s", "GPU=90/1h,db=80/10m", "GPU=90/1h,db=80/10m", "GPU=1", ""}
 		}
 		if one(t, 4, "many sets") { // more than may wait
 			j.takes, j.there = nil, []engine.Pools{"GPU=1,a=1,b=1,c=1,d=1"}

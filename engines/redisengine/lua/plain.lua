@@ -5,6 +5,7 @@
 --   * Nobody waits (queued is 0): so no step has to grant, and no order is to be kept.
 --   * No lease has ended (first is later than now): so nothing has to be removed before the request.
 --   * No permit has a slot, nothing is paused or cools down, no pool and no key is over what it may hold (the flags).
+--   * Nothing of pools is reserved, and no set of pools waits, because nobody does.
 --   * The call is not late: there are fences only after a call whose outcome was unknown.
 --   * The state is whole: what a zset says of an id agrees with it, or the command that writes says otherwise (ZADD NX,
 --     ZREM), and then nothing has been written yet.
@@ -55,7 +56,9 @@ if plain then
   local told = 0 -- the last token that the client knows of
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
-  local key, value, c1, c2, c3, there = '', nil, 0, 0, 0, '' -- the permit's key, its entry, the caps of keys, and the pools
+  local key, value, c1, c2, c3, there = '', nil, 0, 0, 0, '' -- the permit's key and what it takes, its entry, the caps of keys, and the pools
+  local path, takes, pools_of = '', nil, nil -- the key alone, what it takes, and the pools as they will be
+  local change, with -- see plainpools.lua
   local records, unused -- the changed records of the key's path, and those that go
   if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
@@ -73,12 +76,13 @@ if plain then
         kind = 0 -- revoked, or named: its key stands elsewhere
       end
     end
-    if kind ~= RENEW and string.find(key, '\2', 1, true) then kind = 0 end -- it takes some of pools
-    local leaf, above, n, at = 'k' .. key, nil, 2, string.find(key, '\1', 1, true)
+    path = key
+    if string.find(key, '\2', 1, true) then path, takes = string.match(key, '^([^\2]*)\2([^\3]*)') end
+    local leaf, above, n, at = 'k' .. path, nil, 2, string.find(path, '\1', 1, true)
     while at do -- those above come first
       above = above or {''}
-      above[n], above[n + 1], n = 'k' .. string.sub(key, 1, at - 1), leaf, n + 1
-      at = string.find(key, '\1', at + 1, true)
+      above[n], above[n + 1], n = 'k' .. string.sub(path, 1, at - 1), leaf, n + 1
+      at = string.find(path, '\1', at + 1, true)
     end
     local known = above and redis.call('HMGET', KEYS[9], unpack(above)) or redis.call('HMGET', KEYS[9], '', leaf)
     if known[1] then
@@ -86,11 +90,16 @@ if plain then
       if #known[1] > KEYED_SIZE then there = string.match(known[1], '^[^%z]*', KEYED_SIZE + 1) end
     end
     local good = known[1] and (kind ~= ASK_KEYED or run_flags < 16 or pinned or w1 == c1 and w2 == c2 and w3 == c3 and (pools or '') == there)
+    if takes and kind ~= RENEW and good then
+      change, with = plain_pools()
+      pools_of = change(known[1], takes, kind == RELEASE and -1 or 1, keep)
+      good = pools_of ~= nil
+    end
     for i = 2, (kind == ASK_KEYED or kind == RELEASE) and good and n or 1 do
       local name, raw, held, tickets, cap, _, bits, record = i < n and above[i] or leaf, known[i], 0, 0, 0, 0, i < n and 2 or 0, nil
       if raw then held, tickets, cap, _, bits = struct.unpack('<ddddB', raw) end
       good = good and (bits >= 2) == (i < n) -- else the callers of the key queue elsewhere, or will
-      if cap == 0 and key ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
+      if cap == 0 and path ~= '' then cap = i == 2 and c1 or i == 3 and c2 or c3 end
       good = good and (cap == 0 or held + (kind == RELEASE and -weight or weight) <= cap) -- else the key is over its cap
       if kind == ASK_KEYED then
         record = struct.pack('<d', held + weight) .. (raw and string.sub(raw, 9) or bits == 0 and string.rep('\0', KEY_SIZE - 8) or struct.pack('<dddB', 0, 0, 0, bits) .. string.rep('\0', KEY_SIZE - 33))
@@ -102,6 +111,7 @@ if plain then
         unused = {name}
       end
       good = good and (raw or kind == ASK_KEYED)
+      if record and takes then record = with(record, takes, kind == RELEASE and -weight or weight) end
       if record and records then
         records[#records + 1], records[#records + 2] = name, record
       elseif record then
@@ -116,7 +126,7 @@ if plain then
     if used + weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', score, id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
-      permit = key == '' and struct.pack(PERMIT, 'h', token, now, -1) or struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0'
+      permit = key == '' and struct.pack(PERMIT, 'h', token, now, -1) or struct.pack(PERMIT, 'H', token, now, -1) .. key .. (pools_of and pools_of.spent or '') .. '\0'
       status, a, b, c = GRANTED, token, -1, lease
     end
   elseif kind == RELEASE then
@@ -138,6 +148,10 @@ if plain then
     if permit or changed then
       local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
+    end
+    if pools_of then
+      records = records or {}
+      records[#records + 1], records[#records + 2] = '', pools_of.keyed
     end
     if unused then redis.call('HDEL', KEYS[9], unpack(unused)) end
     if records then redis.call('HSET', KEYS[9], unpack(records)) end
