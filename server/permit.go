@@ -230,7 +230,7 @@ func labelOf(who *access.Who, label string) string {
 	return strings.TrimSpace(who.Name + " " + label)
 }
 
-// begin asks for a permit, or joins the requests that have asked for the same one.
+// begin asks for a permit, or joins the requests that have asked for the same one: client.Names decides which.
 func (x *semaphore) begin(wish client.Wish, priority time.Duration) (*permit, error) {
 	l := &x.loop
 	l.Lock()

@@ -18,7 +18,8 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// listener is a store with the ability of a register.Listener.
+// listener is a store with the ability of a register.Listener. It has the connection; register/poll.go decides when a process
+// listens, and when it looks.
 type listener struct {
 	*store
 	config connConfig

@@ -21,6 +21,8 @@ const (
 	stalledFactor = 4
 )
 
+// This file decides when a process looks at its row again: by polls, and by a listener if the store has one.
+
 // pause is the time to the next poll. ahead is how many processes are before this one,
 // gone how many of them left since the last poll (below 0: unknown), and since the time
 // from the last poll. A process far back polls when it expects to have moved half its way

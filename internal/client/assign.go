@@ -5,8 +5,8 @@ import "time"
 // This file decides which caller gets a permit that was granted, and who gets a
 // ticket when its caller has gone.
 
-// deliver gives a granted permit to the oldest caller in line. That caller's ticket goes
-// to the caller that asked for the permit.
+// deliver gives a granted permit to the oldest caller in line that wants its weight. The caller that has asked for the permit
+// gets the oldest caller's ticket in exchange.
 func (m *Machine) deliver(now time.Duration, c *claim) {
 	m.claims.unlist(c)
 	l := m.lines.of(c.target)

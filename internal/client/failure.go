@@ -187,8 +187,8 @@ func (s *sender) silentSince() time.Duration {
 	return max(s.flight.sent, s.life.seen)
 }
 
-// failedFor is for how long calls have failed since something came. An engine that has refused no connection may just be busy. Its
-// failures count as shorter than patience until a probe has found no sign of life.
+// failedFor is for how long calls have failed since something came. An engine may just be busy, unless it refuses calls. Then the result
+// stays below patience, and all go on waiting, until a probe has found no sign of life.
 func (s *sender) failedFor(now, came time.Duration) time.Duration {
 	since := max(s.outage.began, s.life.seen)
 	d := now - max(came, since)

@@ -25,7 +25,7 @@ type keeping struct {
 	overruled bool          // a recall came while the call in flight was on its way
 	room      bool          // callers of other keys wait for weight of their own key
 	used      bool          // permits were passed on since the last call
-	rowUntil  time.Duration // until when a caller comes soon after a release
+	soonUntil time.Duration // a caller that comes until then has come soon after a release
 }
 
 // passing reports whether this client's permits may pass from caller to caller.
@@ -108,8 +108,8 @@ func (k *keeping) wantsToKeep() time.Duration {
 }
 
 // handOn passes a released permit to the oldest caller of its target that waits, or
-// keeps it for the next one. While callers of other targets wait here, it keeps no permit, and
-// passes one on only if each of these callers is blocked by its key. It keeps a permit only if the permit's caller came
+// keeps it for the next one. While callers of other targets wait here, it keeps no permit. Then it
+// passes one on only if the cap of its key blocks each of those callers. It keeps a permit only if the permit's caller came
 // within Config.Keep of a release. A program that acquires once, and ends without Close, therefore keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {

@@ -126,7 +126,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
-	a.came, a.soon = m.came, now < m.keeping.rowUntil
+	a.came, a.soon = m.came, now < m.keeping.soonUntil
 	m.sender.expect(now)
 }
 
@@ -178,7 +178,7 @@ func (m *Machine) Self(a *Acquisition) *engine.Client {
 // permit stays here, for another caller: then it has been released already.
 func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	c := a.claim
-	defer func() { m.keeping.rowUntil = now + m.cfg.Keep }()
+	defer func() { m.keeping.soonUntil = now + m.cfg.Keep }()
 	if c != nil && a.state == Held {
 		if now >= c.valid {
 			m.sender.lose(c, NotRenewed)

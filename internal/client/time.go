@@ -126,7 +126,7 @@ func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	}
 	// The permit was handed over after the last answered ask was sent, and lives
 	// as long as the ticket that ask gave. An older ticket's grant has ended
-	// before this one's began. It may also be the ticket of a later ask, if that had no answer.
+	// before this one's began. A later ask that had no answer may have made the ticket, too.
 	sent := c.sent
 	lease := m.ticketLife(c)
 	brief := m.brief(c, lease-(now-sent))

@@ -22,7 +22,7 @@
 //	reserve.go       what is kept free for the one that waits
 //	serve.go         the loop that grants, with these four
 //	keys.go          the tree of keys, and their rules
-//	pools.go         further limits beside the tree; rates.go those that come back with time
+//	pools.go         further limits beside the tree; rates.go those that come back with time, and what releases settle of them
 //	keep.go          what clients may do with released permits without a call
 //	notification.go  what a step tells clients that did not call
 //	report.go        what clients report, for the eyes of operators

@@ -19,8 +19,7 @@ import (
 // A key has keys below it, and for each set one of them is next: the one that holds the fewest whole shares. Among several of these,
 // the one with the smallest finish tag is next (Golestani, "A Self-Clocked Fair Queueing Scheme for Broadband
 // Applications", 1994). If the tags are equal, too, it is the one that has waited for longest. While a class is
-// runnable, another class of its level is served before it no more often than weights and shares allow: once, if
-// both have the same.
+// runnable, another class of its level is served once before it; more often with a larger share or smaller weights.
 //
 // A list is right until something changes for one of its classes: a head, what a key holds, or the key's rule. Each function
 // that changes one of these ends with reschedule. The caps that all keys have are the exception, because a change

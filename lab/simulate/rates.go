@@ -7,6 +7,8 @@ import (
 	"sema/internal/protocol"
 )
 
+// This file judges rates: in any time no more of a rate is used than there is at once and comes back in that time.
+
 // begin is what a permit was granted of a rate.
 type begin struct {
 	at int64 // by the server's clock, without cooldowns: nothing comes back in them

@@ -8,11 +8,12 @@
 --   first.lua   reads the arguments and the head of the state, and refuses late calls
 --   plain.lua   the fast path: one request while nobody waits; plainpools.lua its part for pools
 --   last.lua    any other call: it carries out the requests by the rules, and writes the changes
---   rules.lua   this file: ask, renew, release, the loop that grants, the queues, what clients may keep and are told
+--   rules.lua   this file: ask, renew, release, the loop that grants unless a pause or a cooldown halts it, the queues, what clients
+--               may keep and are told
 --   store.lua   reads and writes s
 --   rare.lua    what few steps need: permits that callers named, what operators change, reports, cooldowns, repairs
 --   keys.lua    keys with names: their tree, and the order among them
---   pools.lua   pools, and what is kept free of them; rates.lua those that come back with time
+--   pools.lua   pools, and what is kept free of them; rates.lua those that come back with time, and what releases settle of them
 --
 -- state.lua is a script of its own: it shows a semaphore.
 --
@@ -24,6 +25,7 @@
 --   s.fields, changed  entries to write, in this order
 --   s.ends             leases to write in holders; false: to remove
 --   s.joins, leaves    tickets to add to the lines, then tickets to remove
+--   s.paused           an operator lets nobody be granted a permit
 --   s.cooldown         until when nobody is granted a permit; nil: there is no cooldown
 --   s.due              when time will have brought what some ticket waits for, in whole
 --
@@ -31,8 +33,8 @@
 -- nothing else of it is stored. keys.lua has the rules that only keys with names need;
 -- there s.only is nil.
 --
--- s.settled means that nothing can be granted: the first runnable ticket, s.front_head of the
--- key s.front, waits for weight. Each change that could let it go on sets s.settled to false.
+-- s.settled means that nothing can be granted, because the first runnable ticket waits for weight. This ticket is s.front_head,
+-- and its key is s.front. Each change that could let it go on sets s.settled to false.
 --
 -- Each function here is a field of table R. rare.lua has those that few steps need.
 
@@ -107,7 +109,7 @@ ask = function(s, q, id)
     s.key_of[id] = key
   end
   local class = set and R.class(s, k, set) or k
-  if not s.paused and not s.cooldown and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
+  if not R.halted(s) and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -193,7 +195,7 @@ grant = function(s, up_to)
   s.complete = false
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
-  while not s.paused and not s.cooldown do
+  while not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
     if s.budget <= 0 then -- the call of this ticket goes on
@@ -214,6 +216,9 @@ grant = function(s, up_to)
     if granted and not s.only then R.served(s, k, weight) else R.reschedule(s, k.of) end
   end
 end,
+
+-- halted reports whether all grants are stopped: by an operator, or for a while.
+halted = function(s) return s.paused or s.cooldown end,
 
 -- next finds the ticket that is to be served or dropped next, up to a place in the queue. It returns the class, the id, the
 -- verdict, and the parts of id and entry; nil: there is none.

@@ -10,6 +10,8 @@ import (
 	"sema/internal/rights"
 )
 
+// A session of `sema serve` has a new life after each restart of the server. This file finds permits of earlier lives.
+
 // candidates are the ids that a request's permit may have in the engine, oldest first. For
 // another session's permit, the request needs that session's token or the right admin. A
 // named permit has the same id everywhere.
