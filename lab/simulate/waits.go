@@ -107,8 +107,9 @@ func (k *checker) unheard() {
 		}
 		for _, c := range n.callers {
 			id := c.Acquisition.ID()
-			if end, granted := w.server.ledger.LeaseEnd(id); granted && end > w.server.now() && c.State() == client.Waiting && k.when[id] < n.doubtful {
-				w.fail("wake-up: %v was granted at %v, a call failed at %v, and its caller waits", id, micros(k.when[id]), micros(n.doubtful))
+			at, told := k.when[id] // else its ticket was revoked: its permit is no grant
+			if end, granted := w.server.ledger.LeaseEnd(id); told && granted && end > w.server.now() && c.State() == client.Waiting && at < n.doubtful {
+				w.fail("wake-up: %v was granted at %v, a call failed at %v, and its caller waits", id, micros(at), micros(n.doubtful))
 			}
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // This file has --replace: only the newest run of a key counts. A run that is queued revokes the tickets that are before its own.
 
 // replaceEarlier revokes the tickets of the same key that are before an own one, and with running the permits. token is that of the
-// own permit; 0: it waits. It returns how many permits of the key were granted earlier.
+// own permit; 0: it waits. It returns how many permits of the key were granted earlier. An engine that is away is no error: the wait for
+// it goes on, and so do the looks.
 func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (held int, err error) {
 	err = operate(ctx, w.engine, "replace", w.name, func(ctx context.Context, o *sema.Operator) error {
 		st, err := o.State(ctx)
@@ -46,6 +47,9 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 		}
 		return nil
 	})
+	if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Temporary {
+		return 1, nil // as if one were left
+	}
 	return held, err
 }
 

@@ -489,11 +489,11 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 			cancel(bySignal(s)) // the first one counts
 		case <-w.moved:
 			live.draw()
-			if w.flags.replace != "" && len(replacing) == 0 {
+			if own := w.own.Load(); w.flags.replace != "" && own != nil && len(replacing) == 0 {
 				replacing <- struct{}{}
 				live.look.Go(func() {
 					defer func() { <-replacing }()
-					if _, err := w.replaceEarlier(ctx, *w.own.Load(), 0); err != nil && ctx.Err() == nil {
+					if _, err := w.replaceEarlier(ctx, *own, 0); err != nil && ctx.Err() == nil {
 						cancel(&exit{exitUnreachable, err})
 					}
 				})
