@@ -33,7 +33,7 @@ var (
 	// loses a permit, too.
 	ErrLost = class.ErrLost
 
-	// ErrRevoked: an operator revoked the permit. It is an ErrLost.
+	// ErrRevoked: an operator revoked the permit, or the ticket of a caller that waited. It is an ErrLost.
 	ErrRevoked = fmt.Errorf("%w: revoked by an operator", ErrLost)
 
 	// ErrHeldTooLong: the permit was held longer than Options.MaxHold. It is
