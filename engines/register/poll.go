@@ -150,6 +150,10 @@ func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n
 		g, _, held := l.Permit(now, id)
 		ours := l.Via(id) == s.id
 		switch {
+		case isTicket(f) && l.Revoked(id):
+			if !f.revoked {
+				n.Ask, s.known[id] = true, fact{ticket: f.ticket, ours: ours, revoked: true}
+			}
 		case isTicket(f) && held:
 			if ours { // a crash may still undo this grant; a message would come only after that
 				g.Ticket, g.Unsure = f.ticket, true

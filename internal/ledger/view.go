@@ -68,10 +68,10 @@ func (l *Ledger) Holders(f func(id engine.ID, client string, detached bool)) {
 	}
 }
 
-// Revoked reports whether there is a permit of this id that an operator wants back.
+// Revoked reports whether there is a permit or a ticket of this id that an operator wants back.
 func (l *Ledger) Revoked(id engine.ID) bool {
-	h := l.holders[id]
-	return h != nil && h.revoked
+	h, t := l.holders[id], l.tickets[id]
+	return h != nil && h.revoked || t != nil && t.revoked
 }
 
 // Permit is a permit as a grant, and the end of its lease.
