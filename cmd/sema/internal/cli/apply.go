@@ -108,7 +108,6 @@ func (p *program) readLimits(file string) (map[string]*wanted, error) {
 		return nil, usage("-f limits.json", "%v", err)
 	}
 	all, d := map[string]*wanted{}, json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	at := int64(0)
 	err = func() error {
 		if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -121,13 +120,21 @@ func (p *program) readLimits(file string) (map[string]*wanted, error) {
 				return err
 			}
 			name, q := t.(string), &wanted{} // a field begins with its name
+			var entry json.RawMessage
+			if err := cmp.Or(engine.ValidateName(name), d.Decode(&entry)); err != nil {
+				return err
+			}
 			if all[name] != nil {
 				return fmt.Errorf("%q is there twice", name)
 			}
-			if all[name] = q; engine.ValidateName(name) != nil {
-				return engine.ValidateName(name)
+			all[name] = q
+			fields := json.NewDecoder(bytes.NewReader(entry))
+			fields.DisallowUnknownFields()
+			err = cmp.Or(twice(json.NewDecoder(bytes.NewReader(entry))), fields.Decode(q), q.check())
+			if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				err = fmt.Errorf("%s: no %s can stand there", kind.Field, kind.Value)
 			}
-			if err := cmp.Or(d.Decode(q), q.check()); err != nil {
+			if err != nil {
 				return fmt.Errorf("%q: %w", name, err)
 			}
 		}
@@ -142,11 +149,40 @@ func (p *program) readLimits(file string) (map[string]*wanted, error) {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		at = max(at, syntax.Offset)
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file ends too early")
+	}
 	if err != nil {
 		line := 1 + bytes.Count(text[:min(at, int64(len(text)))], []byte("\n"))
-		return nil, usage(p.command("help", "apply"), "%s:%d: %s. Nothing was changed", file, line, strings.TrimPrefix(err.Error(), "json: "))
+		return nil, usage(p.command("help", "apply"), "%s:%d: %s. Nothing was changed", file, line, strings.ReplaceAll(err.Error(), "json: ", ""))
 	}
 	return all, nil
+}
+
+// twice says which name an object has twice, or an object in it: encoding/json would take the last one.
+func twice(d *json.Decoder) error {
+	t, err := d.Token()
+	if delim, ok := t.(json.Delim); err != nil || !ok || delim == ']' || delim == '}' {
+		return err
+	}
+	seen := map[json.Token]bool{}
+	for d.More() {
+		if t == json.Delim('{') {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if seen[name] {
+				return fmt.Errorf("%q is there twice", name)
+			}
+			seen[name] = true
+		}
+		if err := twice(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
 }
 
 // check says what is wrong with an entry.
