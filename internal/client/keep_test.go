@@ -194,3 +194,20 @@ func TestWhoHasATicketIsToldWhenOthersWait(t *testing.T) {
 		t.Errorf("in this order wait %+v", st.Waiters)
 	}
 }
+
+// The time to look comes while the only ticket has lost its caller. The next caller gets the ticket, and the look is not forgotten.
+func TestATimeToLookMeetsATicketWithoutACaller(t *testing.T) {
+	s := begin(t, keepsPermits)
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	first := s.acquire()
+	s.answers(s.sends("ask2"))
+	s.m.Notify(s.now, protocol.Notification{Recheck: time.Second})
+	s.later(time.Second - time.Millisecond)
+	s.m.Cancel(s.now, first)
+	s.later(2 * time.Millisecond)
+	s.acquire() // has its ticket
+	s.sends("")
+	s.later(time.Second)
+	s.sends("ask2")
+}

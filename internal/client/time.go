@@ -62,6 +62,7 @@ func (m *Machine) Tick(now time.Duration) {
 		case c.stage == held:
 			m.schedule(c.valid)
 		case c.stage <= queued && c.holder == nil: // spare
+			waiting = waiting || c.stage == queued // a caller that comes may get it
 			continue
 		}
 		if look && c.stage == queued {
@@ -80,7 +81,7 @@ func (m *Machine) Tick(now time.Duration) {
 			m.schedule(c.due)
 		}
 	}
-	if look && waiting { // all tickets are on their way: their answers may be older
+	if look && waiting { // all tickets are on their way, and their answers may be older; or put aside
 		m.sender.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)
 	}
 	m.schedule(m.sender.recheck.at)
