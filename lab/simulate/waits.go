@@ -34,7 +34,7 @@ func (k *checker) waits() {
 			delete(k.idle, n)
 			continue
 		}
-		if k.idle[n] == 0 {
+		if k.idle[n] == 0 || k.rated() && k.idle[n] < k.lately { // a grant has spent the rates that were there
 			k.idle[n] = w.now
 		}
 		if since := max(k.idle[n], k.lately, waiting.came); w.now-since > k.patience(n) {
