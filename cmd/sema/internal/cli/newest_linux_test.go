@@ -42,7 +42,7 @@ func TestReplace(t *testing.T) {
 			switch code := j.code(); {
 			case code == 0:
 				ran++
-			case code == 75 && strings.Contains(j.stderr.String(), "replaced"): // by whom, unless the machine is too slow to look
+			case code == 75 && strings.Contains(j.stderr.String(), "replaced"): // a machine that is too slow to look does not say the name
 				replaced++
 			default:
 				t.Errorf("exit code %d: %s", code, j.stderr.String())
