@@ -99,6 +99,10 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		m.sender.refuse(c, differs, false)
 		m.lines.refuseLines(differs, func(*Acquisition) bool { return true })
 	case protocol.Revoked:
+		if c.stage == held { // a notification has granted it before
+			m.sender.lose(c, Revoked)
+			return
+		}
 		m.sender.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
 		m.sender.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)

@@ -62,6 +62,9 @@ func (p *program) applyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if prune && len(all) == 0 {
+			return usage("without --prune", "the file has no semaphore: --prune would unset all")
+		}
 		at, err := p.open(defaultLease)
 		if err != nil {
 			return err
@@ -191,8 +194,11 @@ func (q *wanted) check() (err error) {
 		return fmt.Errorf("%d caps: want at most %d", len(q.Caps), engine.MaxDepth)
 	}
 	copy(q.caps[:], q.Caps)
+	for i, n := range q.caps {
+		q.caps[i] = n % engine.MaxLimit // which is no cap
+	}
 	q.pools, err = engine.PoolsOf(q.Pools, 1)
-	if err := cmp.Or(engine.ValidateLimit(q.Limit), q.caps.Validate(), err); err != nil {
+	if err := cmp.Or(engine.ValidateRange("", "limit", q.Limit, 0, engine.MaxLimit), q.caps.Validate(), err); err != nil {
 		return err
 	}
 	q.keys = map[engine.Key]sema.Rule{}
@@ -203,6 +209,8 @@ func (q *wanted) check() (err error) {
 		case err != nil:
 		case key == "":
 			err = errors.New("a key has 1 to 3 names with slashes between")
+		case q.keys[key] != sema.Rule{}:
+			err = errors.New("it is there twice")
 		case k.Limit+k.Share == 0:
 			err = errors.New("it has neither limit nor share")
 		}
@@ -226,6 +234,9 @@ func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*w
 		})
 		if err != nil {
 			return nil, err
+		}
+		if all[name].Limit == 0 && st.Limit == 0 {
+			return nil, usage("\"limit\": 10", "%q: there is no such semaphore, and the file gives it no limit. Nothing was changed", name)
 		}
 		some := all[name].changes(name, st, prune)
 		if len(some) > 0 {
@@ -252,7 +263,7 @@ func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*w
 func (q *wanted) changes(name string, st sema.State, prune bool) (list []change) {
 	var words []string
 	rule := sema.Rule{}
-	if st.Limit != q.Limit || !st.Pinned {
+	if q.Limit > 0 && (st.Limit != q.Limit || !st.Pinned) {
 		rule.Limit, words = q.Limit, append(words, fmt.Sprintf("limit %d", q.Limit))
 	}
 	if q.caps != st.Caps && (q.Caps != nil || prune) {

@@ -111,6 +111,32 @@ func TestReady(t *testing.T) {
 	})
 }
 
+// A run that comes back after it was not ready does not take the place of a newer one.
+func TestNotReadyAndReplaced(t *testing.T) {
+	t.Parallel()
+	url, flag := fileURL(t), filepath.Join(t.TempDir(), "flag")
+	old := start(t, url, "run", "--replace=running", "--ready", `test -e "`+flag+`"`, "back", "--", "echo", "never")
+	old.says("asking again in 1s")
+	newer := start(t, url, "run", "--replace=running", "back", "--", "sh", "-c", "echo begun; read x")
+	newer.expect("begun")
+	expect.OK(t, os.WriteFile(flag, nil, 0o600))
+	old.exits(75)
+	_ = newer.stdin.Close()
+	newer.exits(1) // of read
+}
+
+// A run that may not wait does not wait for the older one to end.
+func TestReplaceRunningInTime(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	old := start(t, url, "run", "-n", "2", "intime", "--", "sh", "-c", `trap "" TERM; echo begun; read x`)
+	old.expect("begun")
+	j := start(t, url, "run", "-n", "2", "--wait", "0.2", "--replace=running", "intime", "--", "echo", "never")
+	j.exits(75)
+	j.says("the older run has not ended in time")
+	old.exits(76)
+}
+
 // A signal ends --ready and sema, and a permit that is lost meanwhile runs nothing.
 func TestReadyEnds(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
@@ -128,6 +154,17 @@ func TestReadyEnds(t *testing.T) {
 		defer func() { _ = o.Close() }()
 		expect.OK(t, o.Revoke(t.Context(), l.counts(1, 0).Holders[0].ID))
 		j.exits(76)
+		j = start(t, url, "run", "--ready", `trap "exit 0" USR1; echo checks; while :; do sleep 0.05; done`, "ends", "--", "echo", "never")
+		j.expect("checks")
+		j.signal(syscall.SIGUSR1) // the check succeeds all the same
+		j.exits(128 + int(syscall.SIGUSR1))
+		j = start(t, url, "run", "--on-lost=warn", "--ready", `echo checks; sleep 1`, "ends", "--", "echo", "never")
+		j.expect("checks")
+		expect.OK(t, o.Revoke(t.Context(), l.counts(1, 0).Holders[0].ID))
+		j.exits(76)
+		if out, _ := j.lines.ReadString(0); strings.Contains(out, "never") {
+			t.Errorf("the command began without a permit: %s", out)
+		}
 		j = start(t, url, "run", "--no-wait", "--ready", "exit 3", "ends", "--", "echo", "never")
 		j.exits(75)
 		j.says("not ready in time: --ready ended with exit code 3")

@@ -33,12 +33,18 @@ func (s *supervisor) check(ctx context.Context, c guard.Command, ready string) (
 	switch {
 	case err != nil:
 		return err
-	case code == exitOK && !s.stopping && !s.overdue && !s.signalled:
+	case s.stopping || s.overdue:
+		return s.settle(code)
+	case s.signalled != nil:
+		_ = s.Release() // it comes back with its lease otherwise
+		return s.signalled
+	case s.Err() != nil: // and --on-lost=warn has let it run on
+		_ = s.Release()
+		return &exit{exitLost, fmt.Errorf("%q: %w; --ready had not ended", s.name, s.Err())}
+	case code == exitOK:
 		s.command.Wait()
 		s.command, s.told = nil, time.Time{}
 		return nil
-	case s.stopping || s.overdue || s.signalled || code < 0:
-		return s.settle(code)
 	}
 	if err := s.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
 		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
@@ -69,6 +75,9 @@ func (p *program) untilReady(ctx context.Context, f *runFlags, name string, sign
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		f.priority = first + time.Since(came)
+		f.priority = min(first+time.Since(came), 24*time.Hour) // no more is allowed
+		if f.replace != "" && p.newer(ctx, f, name, came) {
+			return &exit{f.conflictCode, fmt.Errorf("%q: replaced by a newer run, which came while this one was not ready", name)}
+		}
 	}
 }

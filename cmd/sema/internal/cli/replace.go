@@ -30,7 +30,11 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 		}
 		for _, t := range st.Waiters {
 			if t.Key == w.flags.key && (t.Waiting > waited || t.Waiting == waited && t.ID < own) {
-				if err := o.RevokeTicket(ctx, t.ID); err != nil && !errors.Is(err, sema.ErrLost) {
+				revoke := o.RevokeTicket
+				if w.flags.replace == "running" { // it may have its permit by now
+					revoke = o.Revoke
+				}
+				if err := revoke(ctx, t.ID); err != nil && !errors.Is(err, sema.ErrLost) {
 					return err
 				}
 			}
@@ -63,6 +67,9 @@ func (w *watch) replaceAll(ctx context.Context, p *sema.Permit, signals *signals
 		if err != nil || held == 0 {
 			return err
 		}
+		if f := w.flags; f.tries() || f.waitGiven && time.Since(w.began) > f.wait {
+			return &exit{f.conflictCode, usage(w.command("show", quote(w.name)), "%q: the older run has not ended in time", w.name)}
+		}
 		select {
 		case <-time.After(quick):
 		case s := <-signals.C:
@@ -79,14 +86,18 @@ func (w *watch) replacedBy(ctx context.Context) string {
 	defer cancel()
 	st, err := w.sem.State(ctx)
 	var by *engine.Client
+	own := ""
+	if id := w.own.Load(); id != nil {
+		own = *id
+	}
 	if err == nil {
 		for i := range st.Holders {
-			if h := &st.Holders[i]; h.Key == w.flags.key && (by == nil || h.Age < time.Since(w.began)) {
+			if h := &st.Holders[i]; h.Key == w.flags.key && h.ID != own && (by == nil || h.Age < time.Since(w.began)) {
 				by = &h.Client
 			}
 		}
 		for i := range st.Waiters {
-			if t := &st.Waiters[i]; t.Key == w.flags.key {
+			if t := &st.Waiters[i]; t.Key == w.flags.key && t.ID != own {
 				by = &t.Client // the last one is the newest
 			}
 		}
@@ -95,4 +106,20 @@ func (w *watch) replacedBy(ctx context.Context) string {
 		return "an operator revoked the ticket, or a newer run has replaced this one"
 	}
 	return fmt.Sprintf("replaced by a newer run: %s on %s", cmp.Or(printable(by.Label, 60), fmt.Sprint(by.PID)), printable(by.Host, 60))
+}
+
+// newer reports whether somebody of the key waits, or was granted a permit since a run came. A run that sleeps has no ticket that could be
+// revoked; what was queued before its first ticket is gone.
+func (p *program) newer(ctx context.Context, f *runFlags, name string, came time.Time) (newer bool) {
+	_ = p.operate(ctx, "state", name, func(ctx context.Context, o *sema.Operator) error {
+		st, err := o.State(ctx)
+		for _, t := range st.Waiters {
+			newer = newer || t.Key == f.key
+		}
+		for _, h := range st.Holders {
+			newer = newer || h.Key == f.key && h.Age < time.Since(came)
+		}
+		return err
+	})
+	return newer
 }

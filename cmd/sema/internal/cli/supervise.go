@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ type supervisor struct {
 	overdue  bool // the guard killed it
 	broken   bool // the guard died, and the command with it
 
-	signalled bool // a signal came while the command ran
+	signalled *exit // by the first signal that came while the command ran
 }
 
 // run starts the command, sees it through and gives the permit back.
@@ -118,14 +119,14 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 				return -int(syscall.SIGKILL), nil
 			}
 		case sig := <-s.signals.C:
-			s.signalled = true
+			s.signalled = cmp.Or(s.signalled, bySignal(sig))
 			if !ended {
 				s.command.Signal(sig.(syscall.Signal))
 			} else if said {
 				return code, nil
 			}
 		case <-cancelled:
-			cancelled, s.signalled = nil, true
+			cancelled, s.signalled = nil, cmp.Or(s.signalled, bySignal(syscall.SIGTERM))
 			s.command.Terminate()
 		case <-lost:
 			lost = nil

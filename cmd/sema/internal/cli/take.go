@@ -54,7 +54,7 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.label, "label", "", "what others see beside the permit (default: the command line, shortened)")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print time waited and failed renewals on standard error")
-	flags.Var(durationOf(&f.note, 0), "note", "how often to say on standard error what the wait is for; 0: never (default: 30s at a terminal and with -v, else $SEMA_NOTE)")
+	flags.Var(durationOf(&f.note, 0), "note", "how often to say on standard error what the wait is for; 0: never (default: $SEMA_NOTE, else 30s at a terminal and with -v)")
 
 	keyFlag(cmd, &f.key, "the tenant, host or other key that the permit counts for: acme, or acme/alice; %2F for a slash in a name")
 	capsFlag(cmd, &f.caps, "with -n: how much each key may hold; 20,4 is 20 for acme, and 4 for acme/alice (default: no more than -n in all)")
