@@ -12,6 +12,7 @@ import (
 	"sema/engine"
 	"sema/internal/rights"
 	"sema/internal/view"
+	"sema/internal/wire"
 	"sema/watch"
 )
 
@@ -115,9 +116,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 // setLimit pins a limit.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
-		Limit *whole  `json:"limit"`
-		Caps  []whole `json:"caps"`
-		Pools amounts `json:"pools"`
+		Limit *wire.Whole  `json:"limit"`
+		Caps  []wire.Whole `json:"caps"`
+		Pools wire.Amounts `json:"pools"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
@@ -158,8 +159,8 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who)
 		return err
 	}
 	q := struct {
-		Cap   *whole `json:"cap"`
-		Share *whole `json:"share"`
+		Cap   *wire.Whole `json:"cap"`
+		Share *wire.Whole `json:"share"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"sema/internal/client"
 	"sema/internal/loop"
 	"sema/internal/protocol"
+	"sema/internal/wire"
 )
 
 // renew gives a permit a new lease. Its length is that in the body, or else the length of
@@ -132,8 +133,8 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *access.Who
 	}
 	defer done()
 	var q struct {
-		Used       amounts `json:"used"`        // of rates
-		RetryAfter seconds `json:"retry_after"` // nobody is granted a permit before
+		Used       wire.Amounts `json:"used"`        // of rates
+		RetryAfter seconds      `json:"retry_after"` // nobody is granted a permit before
 	}
 	if err := readJSON(w, r, &q, false); err != nil {
 		return err

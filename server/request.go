@@ -1,25 +1,23 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/protocol"
 	"sema/internal/rights"
+	"sema/internal/wire"
 )
 
 // maxBody is the largest body of a request of the JSON API, in bytes.
@@ -27,18 +25,18 @@ const maxBody = 64 << 10
 
 // acquireRequest is the body of a request for a permit.
 type acquireRequest struct {
-	Limit  *whole   `json:"limit"`
-	Weight whole    `json:"weight"`
-	Lease  *seconds `json:"lease_seconds"`
-	Wait   seconds  `json:"wait_seconds"`
-	Label  string   `json:"label"`
-	Slot   bool     `json:"slot"`
+	Limit  *wire.Whole `json:"limit"`
+	Weight wire.Whole  `json:"weight"`
+	Lease  *seconds    `json:"lease_seconds"`
+	Wait   seconds     `json:"wait_seconds"`
+	Label  string      `json:"label"`
+	Slot   bool        `json:"slot"`
 
-	Key      names   `json:"key"`
-	Caps     []whole `json:"caps"`
-	Pools    amounts `json:"pools"`
-	Take     amounts `json:"take"`
-	Priority seconds `json:"priority_seconds"`
+	Key      names        `json:"key"`
+	Caps     []wire.Whole `json:"caps"`
+	Pools    wire.Amounts `json:"pools"`
+	Take     wire.Amounts `json:"take"`
+	Priority seconds      `json:"priority_seconds"`
 
 	OnConflict string `json:"on_conflict"` // see sema.LimitPolicy
 }
@@ -59,45 +57,6 @@ func (k *names) UnmarshalJSON(text []byte) error {
 		*k = names{one}
 	}
 	return nil
-}
-
-// whole is a whole number in JSON: 3, 3.0 and 3e0 are the same.
-type whole int
-
-// UnmarshalJSON implements json.Unmarshaler. In a list it also refuses null.
-func (n *whole) UnmarshalJSON(text []byte) error {
-	var f float64
-	if json.Unmarshal(text, &f) != nil {
-		return fmt.Errorf("%s: want a whole number", shorten(string(text)))
-	}
-	if string(text) == "null" || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
-		return fmt.Errorf("%s: want a whole number, at most %d", shorten(string(text)), math.MaxInt32)
-	}
-	*n = whole(f)
-	return nil
-}
-
-// amounts are those of pools in JSON, by name: whole numbers, or of rates texts such as "500/1m".
-type amounts map[string]engine.Amount
-
-// UnmarshalJSON implements json.Unmarshaler. Their ranges are for engine.PoolsOf.
-func (a *amounts) UnmarshalJSON(text []byte) error {
-	fields, err := fieldsOf(text)
-	*a = amounts{}
-	for name, value := range fields {
-		var n whole
-		var rate engine.Amount
-		if bytes.HasPrefix(value, []byte(`"`)) {
-			err = rate.UnmarshalJSON(value)
-		} else if err = n.UnmarshalJSON(value); err == nil {
-			rate.N = int(n)
-		}
-		if err != nil {
-			break
-		}
-		(*a)[name] = rate
-	}
-	return err
 }
 
 // seconds is a duration in JSON: a number that may have a fraction.
@@ -137,7 +96,7 @@ func (q *acquireRequest) check() (terms client.Terms, target protocol.Target, er
 }
 
 // capsOf are the caps of a body. Those that it leaves out are 0.
-func capsOf(list []whole) (caps engine.Caps, err error) {
+func capsOf(list []wire.Whole) (caps engine.Caps, err error) {
 	if len(list) > len(caps) {
 		return caps, &engine.ArgumentError{What: "number of caps", Value: len(list), Want: fmt.Sprintf("at most %d", len(caps))}
 	}
@@ -159,7 +118,7 @@ func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
 }
 
 // limitOf is the limit of a body. It must not be missing.
-func limitOf(n *whole) (int, error) {
+func limitOf(n *wire.Whole) (int, error) {
 	if n == nil {
 		return 0, problem(http.StatusBadRequest, "argument", "the field \"limit\" is missing: want 1 … %d", engine.MaxLimit)
 	}
@@ -180,65 +139,13 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type application/json")
 	}
-	if err := strict(text); err != nil {
-		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %v", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
+	if err := wire.Decode(text, v); err != nil {
 		if argument, ok := errors.AsType[*engine.ArgumentError](err); ok {
 			return argument
 		}
-		if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-			return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: the field %q has a value of the wrong kind: %s", kind.Field, kind.Value)
-		}
-		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %v", err)
 	}
 	return nil
-}
-
-// strict refuses bodies that encoding/json accepts and the OpenAPI description forbids: a
-// field that occurs twice, is null, or has another case; text that is not UTF-8; bytes
-// after the object.
-func strict(text []byte) error {
-	if !utf8.Valid(text) {
-		return errors.New("want UTF-8")
-	}
-	fields, err := fieldsOf(text)
-	if err != nil {
-		return err
-	}
-	for name, value := range fields {
-		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			return fmt.Errorf("unknown field %q", shorten(name))
-		}
-		if string(value) == "null" {
-			return fmt.Errorf("the field %q is null: leave it out", shorten(name))
-		}
-	}
-	return nil
-}
-
-// fieldsOf are the fields of an object, none of which occurs twice.
-func fieldsOf(text []byte) (fields map[string]json.RawMessage, err error) {
-	if err := json.Unmarshal(text, &fields); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
-		}
-	}
-	if fields == nil {
-		return nil, errors.New("want an object")
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	_, _ = d.Token() // the brace: the text is valid
-	for range fields {
-		_, _ = d.Token()
-		_ = d.Decode(new(json.RawMessage))
-	}
-	if d.More() {
-		return nil, errors.New("a field occurs twice")
-	}
-	return fields, nil
 }
 
 // unreadable is the problem of a body that cannot be read.

@@ -81,6 +81,14 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		return
 	}
 	c.unsure = false
+	if c.stage == held && answer.Status == protocol.Revoked {
+		m.sender.lose(c, Revoked)
+		return
+	}
+	if c.stage == held && answer.Status != protocol.Granted && answer.Status != protocol.Queued { // the permit of the hand-off is over
+		m.sender.lose(c, Gone)
+		return
+	}
 	switch answer.Status {
 	case protocol.Granted:
 		m.askGranted(now, c, answer)
@@ -99,10 +107,6 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 		m.sender.refuse(c, differs, false)
 		m.lines.refuseLines(differs, func(*Acquisition) bool { return true })
 	case protocol.Revoked:
-		if c.stage == held { // a notification has granted it before
-			m.sender.lose(c, Revoked)
-			return
-		}
 		m.sender.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
 		m.sender.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)

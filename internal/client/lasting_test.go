@@ -60,3 +60,25 @@ func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 		t.Errorf("state %d", b.State())
 	}
 }
+
+// A permit is revoked while an ask for its ticket travels, which a hand-off has overtaken: its caller loses it, and gives it
+// back itself.
+func TestARevocationAnswersAnAskThatAHandOffOvertook(t *testing.T) {
+	s := begin(t, lasting)
+	other := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.m.Notify(s.now, protocol.Notification{Ask: true})
+	ask := s.sends("ask1")
+	s.other(protocol.Request{Kind: protocol.Release, ID: other})
+	news := *s.ledger.Notifications()["me"]
+	news.Grants[0].Until = s.m.cfg.Base.Add(s.now + 30*time.Second)
+	s.m.Notify(s.now, news)
+	s.other(protocol.Request{Kind: protocol.Revoke, ID: a.ID()})
+	s.m.Answer(s.now, s.step("me", ask))
+	s.happened("queued granted lost")
+	s.sends("")
+	if permits, _ := s.written(); permits != 1 {
+		t.Errorf("%d permits: it was given back while its caller worked", permits)
+	}
+}

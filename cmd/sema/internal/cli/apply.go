@@ -17,6 +17,8 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/view"
+	"sema/internal/wire"
 )
 
 const applyHelp = `Set the limits that a JSON file has, which a repository and its CI can keep:
@@ -35,13 +37,10 @@ If one entry is wrong, nothing is changed.`
 
 // wanted is an entry of the file.
 type wanted struct {
-	Limit int                      `json:"limit"`
-	Caps  []int                    `json:"caps"`
-	Pools map[string]engine.Amount `json:"pools"`
-	Keys  map[string]struct {
-		Limit int `json:"limit"`
-		Share int `json:"share"`
-	} `json:"keys"`
+	Limit wire.Whole   `json:"limit"`
+	Caps  []wire.Whole `json:"caps"`
+	Pools wire.Amounts `json:"pools"`
+	Keys  wire.Fields  `json:"keys"`
 
 	caps  engine.Caps
 	pools engine.Pools
@@ -51,7 +50,6 @@ type wanted struct {
 // change is one that apply makes.
 type change struct {
 	name, text string
-	pools      engine.Pools
 	do         func(context.Context, *sema.Operator) error
 }
 
@@ -97,8 +95,7 @@ func (p *program) applyCommand() *cobra.Command {
 
 // readLimits reads the file and checks all of it. An error names the line on which the wrong entry begins.
 func (p *program) readLimits(file string) (map[string]*wanted, error) {
-	var text []byte
-	var err error
+	text, err := []byte(nil), error(nil)
 	switch file {
 	case "":
 		return nil, usage("-f limits.json", "there is no file")
@@ -110,82 +107,46 @@ func (p *program) readLimits(file string) (map[string]*wanted, error) {
 	if err != nil {
 		return nil, usage("-f limits.json", "%v", err)
 	}
-	all, d := map[string]*wanted{}, json.NewDecoder(bytes.NewReader(text))
-	at := int64(0)
-	err = func() error {
-		if t, err := d.Token(); err != nil || t != json.Delim('{') {
-			return cmp.Or(err, errors.New("want an object with a field for each semaphore"))
-		}
-		for d.More() {
-			t, err := d.Token()
-			at = d.InputOffset()
-			if err != nil {
-				return err
-			}
-			name, q := t.(string), &wanted{} // a field begins with its name
-			var entry json.RawMessage
-			if err := cmp.Or(engine.ValidateName(name), d.Decode(&entry)); err != nil {
-				return err
-			}
-			if all[name] != nil {
-				return fmt.Errorf("%q is there twice", name)
-			}
-			all[name] = q
-			fields := json.NewDecoder(bytes.NewReader(entry))
-			fields.DisallowUnknownFields()
-			err = cmp.Or(twice(json.NewDecoder(bytes.NewReader(entry))), fields.Decode(q), q.check())
-			if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-				err = fmt.Errorf("%s: no %s can stand there", kind.Field, kind.Value)
-			}
-			if err != nil {
-				return fmt.Errorf("%q: %w", name, err)
-			}
-		}
-		if _, err := d.Token(); err != nil {
-			return err
-		}
-		if at = d.InputOffset(); len(bytes.TrimSpace(text[at:])) > 0 {
-			return errors.New("there is something behind the object")
-		}
-		return nil
-	}()
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		at = max(at, syntax.Offset)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the file ends too early")
-	}
+	all, line, err := parseLimits(text)
 	if err != nil {
-		line := 1 + bytes.Count(text[:min(at, int64(len(text)))], []byte("\n"))
-		return nil, usage(p.command("help", "apply"), "%s:%d: %s. Nothing was changed", file, line, strings.ReplaceAll(err.Error(), "json: ", ""))
+		return nil, usage(p.command("help", "apply"), "%s:%d: %v. Nothing was changed", file, line, err)
 	}
 	return all, nil
 }
 
-// twice says which name an object has twice, or an object in it: encoding/json would take the last one.
-func twice(d *json.Decoder) error {
-	t, err := d.Token()
-	if delim, ok := t.(json.Delim); err != nil || !ok || delim == ']' || delim == '}' {
-		return err
+// parseLimits reads a file of limits. The line is that of an error.
+func parseLimits(text []byte) (all map[string]*wanted, line int, err error) {
+	all = map[string]*wanted{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	at := func() int { return 1 + bytes.Count(text[:d.InputOffset()], []byte("\n")) }
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, at(), errors.New("want an object with a field for each semaphore")
 	}
-	seen := map[json.Token]bool{}
 	for d.More() {
-		if t == json.Delim('{') {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if seen[name] {
-				return fmt.Errorf("%q is there twice", name)
-			}
-			seen[name] = true
+		t, err := d.Token()
+		name, q, entry := fmt.Sprint(t), &wanted{}, json.RawMessage(nil)
+		line = at()
+		switch {
+		case err != nil:
+		case all[name] != nil:
+			err = errors.New("it is there twice")
+		default:
+			err = cmp.Or(engine.ValidateName(name), d.Decode(&entry))
 		}
-		if err := twice(d); err != nil {
-			return err
+		if err == nil {
+			err = cmp.Or(wire.Decode(entry, q), q.check())
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the file ends too early")
+		}
+		if all[name] = q; err != nil {
+			return nil, line, fmt.Errorf("%q: %w", name, err)
 		}
 	}
-	_, err = d.Token()
-	return err
+	if _, err := d.Token(); err != nil || len(bytes.TrimSpace(text[d.InputOffset():])) > 0 {
+		return nil, at(), errors.New("the file has to end with the object")
+	}
+	return all, 0, nil
 }
 
 // check says what is wrong with an entry.
@@ -193,18 +154,18 @@ func (q *wanted) check() (err error) {
 	if len(q.Caps) > engine.MaxDepth {
 		return fmt.Errorf("%d caps: want at most %d", len(q.Caps), engine.MaxDepth)
 	}
-	copy(q.caps[:], q.Caps)
-	for i, n := range q.caps {
-		q.caps[i] = n % engine.MaxLimit // which is no cap
+	for i, n := range q.Caps {
+		q.caps[i] = int(n) % engine.MaxLimit // which is no cap
 	}
 	q.pools, err = engine.PoolsOf(q.Pools, 1)
-	if err := cmp.Or(engine.ValidateRange("", "limit", q.Limit, 0, engine.MaxLimit), q.caps.Validate(), err); err != nil {
+	if err := cmp.Or(engine.ValidateRange("", "limit", int(q.Limit), 0, engine.MaxLimit), q.caps.Validate(), err); err != nil {
 		return err
 	}
 	q.keys = map[engine.Key]sema.Rule{}
-	for name, k := range q.Keys {
+	for name, text := range q.Keys {
 		key, err := engine.ParseKey(name)
-		err = cmp.Or(err, engine.ValidateRange("", "limit", k.Limit, 0, engine.MaxLimit), engine.ValidateRange("", "share", k.Share, 0, engine.MaxShare))
+		var k struct{ Limit, Share wire.Whole }
+		err = cmp.Or(err, wire.Decode(text, &k), engine.ValidateRange("", "limit", int(k.Limit), 0, engine.MaxLimit), engine.ValidateRange("", "share", int(k.Share), 0, engine.MaxShare))
 		switch {
 		case err != nil:
 		case key == "":
@@ -217,14 +178,27 @@ func (q *wanted) check() (err error) {
 		if err != nil {
 			return fmt.Errorf("key %q: %w", name, err)
 		}
-		q.keys[key] = sema.Rule{Limit: k.Limit, Share: k.Share}
+		q.keys[key] = sema.Rule{Limit: int(k.Limit), Share: int(k.Share)}
 	}
 	return nil
 }
 
 // changes lists the differences between the file and the engine.
 func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*wanted, prune bool) (list []change, err error) {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	names := slices.Collect(maps.Keys(all))
+	if prune {
+		others, err := at.list(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range others {
+			if all[s.Name] == nil {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		var st sema.State
 		err := p.operateAt(ctx, at, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {
 			if st, err = o.State(ctx); errors.Is(err, sema.ErrNotFound) {
@@ -232,39 +206,35 @@ func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*w
 			}
 			return err
 		})
-		if err != nil {
+		q := all[name]
+		if q == nil && st.Pinned {
+			list = append(list, change{name, "unset", func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx) }})
+		}
+		switch {
+		case err != nil:
 			return nil, err
+		case q == nil:
+			list = append(list, (&wanted{}).keyChanges(name, st, true)...)
+			continue
+		case q.Limit == 0 && st.Limit == 0:
+			return nil, usage(`"limit": 10`, "%q: there is no such semaphore, and the file gives it no limit. Nothing was changed", name)
 		}
-		if all[name].Limit == 0 && st.Limit == 0 {
-			return nil, usage("\"limit\": 10", "%q: there is no such semaphore, and the file gives it no limit. Nothing was changed", name)
-		}
-		some := all[name].changes(name, st, prune)
-		if len(some) > 0 {
-			_, err = there(st).With(some[0].pools)
-		}
-		if err != nil {
+		rule, words := q.change(st, prune)
+		if _, err := there(st).With(rule.Pools); err != nil {
 			return nil, usage("--prune", "%q: %v. Nothing was changed", name, err)
 		}
-		list = append(list, some...)
-	}
-	if !prune {
-		return list, nil
-	}
-	others, err := at.list(ctx, "")
-	for _, s := range others {
-		if s.Pinned && all[s.Name] == nil {
-			list = append(list, change{s.Name, "unset", "", func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx) }})
+		if len(words) > 0 {
+			list = append(list, change{name, strings.Join(words, ", "), func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule) }})
 		}
+		list = append(list, q.keyChanges(name, st, prune)...)
 	}
-	return list, err
+	return list, nil
 }
 
-// changes are those of one semaphore.
-func (q *wanted) changes(name string, st sema.State, prune bool) (list []change) {
-	var words []string
-	rule := sema.Rule{}
-	if q.Limit > 0 && (st.Limit != q.Limit || !st.Pinned) {
-		rule.Limit, words = q.Limit, append(words, fmt.Sprintf("limit %d", q.Limit))
+// change is the rule that a semaphore lacks, without its keys, and what it says.
+func (q *wanted) change(st sema.State, prune bool) (rule sema.Rule, words []string) {
+	if limit := int(q.Limit); limit > 0 && (st.Limit != limit || !st.Pinned) {
+		rule.Limit, words = limit, append(words, fmt.Sprintf("limit %d", limit))
 	}
 	if q.caps != st.Caps && (q.Caps != nil || prune) {
 		for i, n := range q.caps {
@@ -287,16 +257,18 @@ func (q *wanted) changes(name string, st sema.State, prune bool) (list []change)
 		rule.Pools = engine.Pools(strings.Join(pools, ","))
 		words = append(words, poolsWords(rule.Pools))
 	}
-	if len(words) > 0 {
-		list = append(list, change{name, strings.Join(words, ", "), rule.Pools, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule) }})
-	}
+	return rule, words
+}
+
+// keyChanges are those of a semaphore's keys. A part of a rule that is to be pruned goes with the whole rule, and the rest comes back.
+func (q *wanted) keyChanges(name string, st sema.State, prune bool) (list []change) {
 	rules := map[engine.Key]engine.KeyState{}
 	for _, k := range st.Keys {
-		if k.Ruled {
-			rules[k.Key] = k
-		}
-		if _, ok := q.keys[k.Key]; k.Ruled && !ok && prune {
-			list = append(list, change{name, "key " + k.Key.String() + ": unset", "", func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx, k.Key.Names()...) }})
+		rule := q.keys[k.Key]
+		more := rule.Limit == 0 && k.Cap != view.CapOf(st.Caps, k.Key) || rule.Share == 0 && k.Share != engine.DefaultShare
+		if rules[k.Key] = k; k.Ruled && prune && (more || rule == sema.Rule{}) {
+			delete(rules, k.Key)
+			list = append(list, change{name, "key " + k.Key.String() + ": unset", func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx, k.Key.Names()...) }})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(q.keys)) {
@@ -309,8 +281,7 @@ func (q *wanted) changes(name string, st sema.State, prune bool) (list []change)
 			words = append(words, fmt.Sprintf("share %d", rule.Share))
 		}
 		if len(words) > 0 {
-			text := "key " + key.String() + ": " + strings.Join(words, ", ")
-			list = append(list, change{name, text, "", func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule, key.Names()...) }})
+			list = append(list, change{name, "key " + key.String() + ": " + strings.Join(words, ", "), func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule, key.Names()...) }})
 		}
 	}
 	return list
