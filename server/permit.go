@@ -313,7 +313,7 @@ func (a *asking) settle(ctx context.Context, held bool) (gone bool) {
 	l.Lock()
 	gone = ctx.Err() != nil
 	if a.redirected && !gone {
-		a.x.names.Part(a.p.Latest())
+		a.x.names.Part(&a.p.Named)
 	} else {
 		a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)
 	}

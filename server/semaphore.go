@@ -174,7 +174,7 @@ func (x *semaphore) unavailable(ctx context.Context, takes engine.Pools) error {
 		}
 		at = time.Now()
 		x.loop.Lock()
-		x.seen, x.seenAt = st, at
+		x.seen, x.seenAt = engine.State{Paused: st.Paused, Cooldown: st.Cooldown, Pools: st.Pools}, at
 		x.loop.Unlock()
 	}
 	if st.Paused {

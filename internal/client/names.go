@@ -96,6 +96,7 @@ func (n *Names) Leave(now time.Duration, p *Named, told bool) {
 // Part ends the interest of all requests in a permit: they have been told to ask another
 // server. The ticket stays at the engine for as long as that of a server that died.
 func (n *Names) Part(p *Named) {
+	p = p.Latest()
 	n.machine.Part(&p.Acquisition)
 	n.End(p)
 }

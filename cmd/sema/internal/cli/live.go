@@ -65,13 +65,15 @@ func (l *live) tick() {
 
 func (l *live) draw() {
 	now := time.Now()
-	switch what := l.text(false); {
+	switch {
 	case l.ticks == nil || now.Sub(l.began) < liveAfter:
 	case l.file != nil:
 		l.show("sema: " + l.text(true))
-	case l.state.Load() != nil && now.Sub(l.saidAt) >= liveEvery && (what != l.said || now.Sub(l.saidAt) >= l.w.flags.note):
-		l.said, l.saidAt = what, now
-		l.w.say("%s", l.text(true))
+	case l.state.Load() != nil && now.Sub(l.saidAt) >= liveEvery:
+		if what := l.text(false); what != l.said || now.Sub(l.saidAt) >= l.w.flags.note {
+			l.said, l.saidAt = what, now
+			l.w.say("%s", l.text(true))
+		}
 	}
 }
 

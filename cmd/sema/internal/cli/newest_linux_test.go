@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"sema"
 	"sema/internal/fixture/expect"
@@ -70,6 +69,7 @@ func TestReplaceRunning(t *testing.T) {
 				t.Errorf("both hold: %+v", st.Holders)
 			}
 			old.exits(76)
+			old.says("stopping the command: replaced by a newer run: sh -c 'echo newer'")
 			newer.exits(0)
 		}
 	})
@@ -140,7 +140,7 @@ func TestReplaceRunningInTime(t *testing.T) {
 // A signal ends --ready and sema, and a permit that is lost meanwhile runs nothing.
 func TestReadyEnds(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
-		j := start(t, url, "run", "--ready", "echo checks; exec cat", "ends", "--", "echo", "never")
+		j := start(t, url, "run", "--ready", "echo checks; sleep 100 & wait", "ends", "--", "echo", "never")
 		j.expect("checks")
 		j.signal(syscall.SIGTERM)
 		j.exits(143)
@@ -188,12 +188,14 @@ func TestNote(t *testing.T) {
 	j := start(t, url, "run", "--note", "1h", "note", "--", "true")
 	j.says(" for note: 1 of 1 held by lane-3@")
 	j.says("), 1 before you")
-	time.Sleep(2 * time.Second) // nothing changes
+	repeats := start(t, url, "run", "--note", "1s", "note", "--", "true")
+	expect.Until(t, "three notes of another run, while nothing changes", func() bool { return strings.Count(repeats.stderr.String(), "2 before you") == 3 })
 	if n := strings.Count(j.stderr.String(), "\n"); n != 1 || silent.stderr.String() != "" {
 		t.Errorf("%d lines: %s; without a note: %s", n, j.stderr.String(), silent.stderr.String())
 	}
 	_ = holder.stdin.Close()
 	silent.exits(0)
 	j.exits(0)
+	repeats.exits(0)
 	start(t, url, "run", "--note=-1s", "note", "--", "true").exits(64)
 }

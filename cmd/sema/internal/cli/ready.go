@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"time"
 
-	"sema"
 	"sema/cmd/sema/internal/guard"
 )
 
@@ -28,27 +27,26 @@ func (s *supervisor) check(ctx context.Context, c guard.Command, ready string) (
 	if c.Path, err = exec.LookPath("sh"); err != nil {
 		return notStarted("sh", err)
 	}
-	c.Args = []string{"sh", "-c", ready}
+	c.Args = []string{"sh", "-c", "exec </dev/null\n" + ready} // what is on standard input is the command's
+	s.checks = true
 	code, err := s.guarded(ctx, c)
+	s.checks = false
 	switch {
 	case err != nil:
 		return err
+	case s.signalled != nil:
+		s.giveBack()
+		return s.signalled
 	case s.stopping || s.overdue:
 		return s.settle(code)
-	case s.signalled != nil:
-		_ = s.Release() // it comes back with its lease otherwise
-		return s.signalled
 	case s.Err() != nil: // and --on-lost=warn has let it run on
-		_ = s.Release()
-		return &exit{exitLost, fmt.Errorf("%q: %w; --ready had not ended", s.name, s.Err())}
+		return &exit{exitLost, fmt.Errorf("%q: %w; --ready had not ended", s.name, s.giveBack())}
 	case code == exitOK:
 		s.command.Wait()
 		s.command, s.told = nil, time.Time{}
 		return nil
 	}
-	if err := s.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
-		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
-	}
+	s.giveBack()
 	return &notReady{code}
 }
 
@@ -68,12 +66,8 @@ func (p *program) untilReady(ctx context.Context, f *runFlags, name string, sign
 			f.wait = left - pause
 		}
 		p.say("%q: %v; asking again in %v", name, not, pause)
-		select {
-		case <-time.After(pause):
-		case s := <-signals.C:
-			return bySignal(s)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := signals.sleep(ctx, pause); err != nil {
+			return err
 		}
 		f.priority = min(first+time.Since(came), 24*time.Hour) // no more is allowed
 		if f.replace != "" && p.newer(ctx, f, name, came) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"sema"
@@ -17,40 +18,42 @@ import (
 // own permit; 0: it waits. It returns how many permits of the key were granted earlier. An engine that is away is no error: the wait for
 // it goes on, and so do the looks.
 func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (held int, err error) {
-	err = operate(ctx, w.engine, "replace", w.name, func(ctx context.Context, o *sema.Operator) error {
-		st, err := o.State(ctx)
-		if err != nil {
-			return err
+	within, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	st, err := w.sem.State(within)
+	running, waited := w.flags.replace == "running", time.Since(w.began) // it has its permit, or:
+	var list []string
+	for _, t := range st.Waiters {
+		if t.ID == own {
+			waited = t.Waiting
 		}
-		waited := time.Since(w.began) // it has its permit
-		for _, t := range st.Waiters {
-			if t.ID == own {
-				waited = t.Waiting
-			}
+	}
+	for _, t := range st.Waiters {
+		if t.Key == w.flags.key && (t.Waiting > waited || t.Waiting == waited && t.ID < own) {
+			list = append(list, t.ID)
 		}
-		for _, t := range st.Waiters {
-			if t.Key == w.flags.key && (t.Waiting > waited || t.Waiting == waited && t.ID < own) {
-				revoke := o.RevokeTicket
-				if w.flags.replace == "running" { // it may have its permit by now
-					revoke = o.Revoke
-				}
-				if err := revoke(ctx, t.ID); err != nil && !errors.Is(err, sema.ErrLost) {
-					return err
-				}
-			}
-		}
-		for _, h := range st.Holders {
-			if w.flags.replace != "running" || h.Key != w.flags.key || h.ID == own || token != 0 && h.Token > token {
-				continue
-			}
+	}
+	for _, h := range st.Holders {
+		if running && h.Key == w.flags.key && h.ID != own && (token == 0 || h.Token < token) {
 			if held++; !h.Revoked {
-				if err := o.Revoke(ctx, h.ID); err != nil && !errors.Is(err, sema.ErrLost) {
+				list = append(list, h.ID)
+			}
+		}
+	}
+	if err == nil && len(list) > 0 {
+		err = operate(ctx, w.engine, "replace", w.name, func(ctx context.Context, o *sema.Operator) error {
+			revoke := o.RevokeTicket
+			if running { // a waiter may have its permit by now
+				revoke = o.Revoke
+			}
+			for _, id := range list {
+				if err := revoke(ctx, id); err != nil && !errors.Is(err, sema.ErrLost) {
 					return err
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Temporary {
 		return 1, nil // as if one were left
 	}
@@ -70,26 +73,18 @@ func (w *watch) replaceAll(ctx context.Context, p *sema.Permit, signals *signals
 		if f := w.flags; f.tries() || f.waitGiven && time.Since(w.began) > f.wait {
 			return &exit{f.conflictCode, usage(w.command("show", quote(w.name)), "%q: the older run has not ended in time", w.name)}
 		}
-		select {
-		case <-time.After(quick):
-		case s := <-signals.C:
-			return bySignal(s)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := signals.sleep(ctx, quick); err != nil {
+			return err
 		}
 	}
 }
 
-// replacedBy names the newer run.
-func (w *watch) replacedBy(ctx context.Context) string {
+// replacedBy names the newer run in place of the one with an id; "" if there is none.
+func (w *watch) replacedBy(ctx context.Context, own string) string {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	st, err := w.sem.State(ctx)
 	var by *engine.Client
-	own := ""
-	if id := w.own.Load(); id != nil {
-		own = *id
-	}
 	if err == nil {
 		for i := range st.Holders {
 			if h := &st.Holders[i]; h.Key == w.flags.key && h.ID != own && (by == nil || h.Age < time.Since(w.began)) {
@@ -103,9 +98,18 @@ func (w *watch) replacedBy(ctx context.Context) string {
 		}
 	}
 	if by == nil {
-		return "an operator revoked the ticket, or a newer run has replaced this one"
+		return ""
 	}
 	return fmt.Sprintf("replaced by a newer run: %s on %s", cmp.Or(printable(by.Label, 60), fmt.Sprint(by.PID)), printable(by.Host, 60))
+}
+
+// by says who has had a permit revoked, if it was a newer run.
+func (s *supervisor) by(ctx context.Context) string {
+	if !errors.Is(s.Err(), sema.ErrRevoked) || s.wait.flags.replace == "" {
+		return ""
+	}
+	by := s.wait.replacedBy(context.WithoutCancel(ctx), s.ID())
+	return strings.TrimSuffix(": "+by, ": ")
 }
 
 // newer reports whether somebody of the key waits, or was granted a permit since a run came. A run that sleeps has no ticket that could be

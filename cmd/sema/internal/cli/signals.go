@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"syscall"
+	"time"
 )
 
 // signals catches the signals of caught. To begin takes a third of a
@@ -26,6 +28,18 @@ func catchSignals() *signals {
 func (s *signals) stop() {
 	<-s.begun
 	signal.Stop(s.C)
+}
+
+// sleep waits, and ends early with the program's end by a signal.
+func (s *signals) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case sig := <-s.C:
+		return bySignal(sig)
+	case <-ctx.Done():
+		return bySignal(syscall.SIGTERM)
+	}
 }
 
 // untilSignal runs f. A signal of caught ends f's context, and the program then ends by

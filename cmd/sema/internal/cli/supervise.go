@@ -48,6 +48,7 @@ type supervisor struct {
 	overdue  bool // the guard killed it
 	broken   bool // the guard died, and the command with it
 
+	checks    bool  // the command is that of --ready: a signal ends all of it
 	signalled *exit // by the first signal that came while the command ran
 }
 
@@ -120,7 +121,10 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			}
 		case sig := <-s.signals.C:
 			s.signalled = cmp.Or(s.signalled, bySignal(sig))
-			if !ended {
+			if s.checks && !ended {
+				s.command.Terminate()
+				s.stopping, kill = true, time.After(s.grace.after)
+			} else if !ended {
 				s.command.Signal(sig.(syscall.Signal))
 			} else if said {
 				return code, nil
@@ -136,7 +140,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			}
 			s.command.Terminate()
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
-			s.say("%v; stopping the command", s.Err())
+			s.say("%v; stopping the command%s", s.Err(), s.by(ctx))
 		case <-kill:
 			end()
 		case <-enough:
@@ -172,6 +176,15 @@ func (s *supervisor) extend() {
 	s.command.Until(deadline.Add(s.grace.margin - s.grace.spare/2))
 }
 
+// giveBack releases the permit, and says so if that fails. The error is that of a permit that was lost.
+func (s *supervisor) giveBack() error {
+	err := s.Release()
+	if err != nil && !errors.Is(err, sema.ErrLost) {
+		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
+	}
+	return err
+}
+
 // settle gives the permit back and decides about the exit code.
 func (s *supervisor) settle(code int) error {
 	if slices.Contains(s.coolOn, shellCode(code)) && !s.stopping {
@@ -180,7 +193,7 @@ func (s *supervisor) settle(code int) error {
 	if slices.Contains(s.overload, shellCode(code)) && !s.stopping {
 		s.Overloaded()
 	}
-	err := s.Release()
+	err := s.giveBack()
 	switch {
 	case s.stopping:
 		return &exit{code: exitLost} // said before
@@ -188,8 +201,6 @@ func (s *supervisor) settle(code int) error {
 		return &exit{exitLost, fmt.Errorf("%q: the command was killed: sema itself had been stopped for too long to be sure of the permit", s.name)}
 	case errors.Is(err, sema.ErrLost) && !s.warn:
 		return &exit{exitLost, fmt.Errorf("%q: %w; the command had ended by itself, with exit code %d", s.name, err, shellCode(code))}
-	case err != nil && !errors.Is(err, sema.ErrLost):
-		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
 	}
 	if s.broken {
 		s.say("%q: the process that guards the command was killed, and the command with it", s.name)

@@ -169,7 +169,8 @@ type holding struct {
 	engine sema.Engine
 	limit  int           // as stored
 	notes  <-chan string // what an observer has to say
-	close  func()        // gives the permit back, unless it is detached, and ends all traffic
+	wait   *watch
+	close  func() // gives the permit back, unless it is detached, and ends all traffic
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
@@ -222,7 +223,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		}
 		cancel()
 	}
-	return &holding{Permit: permit, engine: at.Engine, limit: limit, notes: notes, close: closing}, nil
+	return &holding{Permit: permit, engine: at.Engine, limit: limit, notes: notes, wait: w, close: closing}, nil
 }
 
 // quick is the longest time after which the acquiring goroutine certainly took
@@ -514,7 +515,11 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	case stopped != nil:
 		return stopped
 	case errors.Is(err, sema.ErrRevoked):
-		return &exit{w.flags.conflictCode, fmt.Errorf("%q: %s", w.name, w.replacedBy(ctx))}
+		by := cmp.Or(w.replacedBy(ctx, *cmp.Or(w.own.Load(), new(string))), "replaced by a newer run")
+		if w.flags.replace == "" {
+			by = "an operator revoked the ticket, or it was " + by
+		}
+		return &exit{w.flags.conflictCode, fmt.Errorf("%q: %s", w.name, by)}
 	case errors.Is(err, sema.ErrNoPool):
 		pool := w.flags.takes.Names()
 		if strings.Contains(pool, ",") {
