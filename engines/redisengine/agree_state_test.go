@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -78,6 +79,13 @@ func (j *judge) compare() {
 	raw := j.pipe.HGet(ctx, j.keys.state(), "")
 	reports, wantReports := j.pipe.HGetAll(ctx, j.keys.reports()), j.ledger.Reports(now)
 	wantReports.Limit, wantReports.Pinned = want.Limit, want.Pinned
+	keyed, rates := j.pipe.HGet(ctx, j.keys.all[8], ""), map[string]string{}
+	for pool, r := range j.ledger.Save().Rates { // of those that are all back nothing else counts
+		if r.Full <= float64(now) {
+			continue
+		}
+		rates[pool] = fmt.Sprintf("%.17g %.17g", r.Full, r.Given)
+	}
 	count := j.pipe.EvalSha(ctx, j.count, append(j.keys.all[:mainKeys:mainKeys], j.keys.all[describedKeys:keyedKeys]...))
 	j.verdicts = append(j.verdicts, func(t failer) {
 		r := decoded(t, state)
@@ -91,6 +99,18 @@ func (j *judge) compare() {
 			return who[client].Val()
 		})
 		counts(t, now, count)
+		stored := map[string]string{}
+		if parts := strings.Split(keyed.Val()[min(80, len(keyed.Val())):], "\x00"); len(parts) == 4 {
+			for rate := range strings.SplitSeq(parts[3], ",") {
+				pool, is, _ := strings.Cut(rate, "=")
+				if full, _, _ := strings.Cut(is, " "); full > strconv.FormatInt(now, 10) { // both have 16 digits
+					stored[pool] = is
+				}
+			}
+		}
+		if want.Limit > 0 && !maps.Equal(stored, rates) {
+			t.Fatalf("at %d\nscript %v\nledger %v", now, stored, rates)
+		}
 		if got := decodeReports(now, raw.Val(), reports.Val()); got.Limit != want.Limit && want.Limit > 0 || !reflect.DeepEqual(got, wantReports) {
 			t.Fatalf("at %d\nscript %+v\nledger %+v", now, got, wantReports)
 		}

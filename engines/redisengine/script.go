@@ -37,8 +37,8 @@ var step = sync.OnceValues(func() (source, hash any) {
 // Making functions costs, so R is made only for a call that plain.lua could not carry out.
 // The fields of rare.lua and keys.lua are made at the first use of one, and then those of pools.lua and rates.lua.
 func assemble(first, plain, last string) string {
-	return first + "local function plain_pools()\n" + lua("plainpools") + "end\n" + plain + layoutPlace +
-		"local function pools(R)\n" + lua("pools") + lua("rates") + "end\n" +
+	return first + "local function plain_pools()\n" + lua("units") + lua("plainpools") + "end\n" + plain + layoutPlace +
+		"local function pools(R)\n" + lua("units") + lua("pools") + lua("rates") + "end\n" +
 		"local function rare(R)\n" + lua("rare") + lua("keys") + "end\n" +
 		"local function rules()\nlocal R\nR = {\n" + lua("rules") + lua("store") + "}\n" +
 		"local function later(make, next_make)\nreturn setmetatable(R, {__index = function(_, name)\n" +

@@ -16,35 +16,27 @@ local function change(keyed, takes, sign, keep)
     local amount = amounts[pool]
     n = tonumber(n)
     if sign > 0 then
-      local back, per, name = nil, nil, nil
-      if amount and amount[2] ~= '' then back, per, name = string.match(amount[2], '^%+?(%d*)/(%d+)(%a+)$') end
-      local unit = per and per * (name == 'ms' and 1000 or name == 's' and 1000000 or name == 'm' and 60000000 or 3600000000) / (tonumber(back) or amount[1])
-      local is = unit and math.max(full[pool] or 0, now)
-      if not amount or n > amount[1] - (unit and math.ceil((is - now) / unit) or uses[pool] or 0) then return nil end
-      if unit then
-        local more = is + n * unit
-        if more - is < n * unit then more = more + 0.5 end -- see sum
-        full[pool], given[pool], rated = more, given[pool] or 0, true
-        if keep < math.floor(more) + IDLE then return nil end
+      local one = amount and unit(amount[1], amount[2])
+      local is = one and math.max(full[pool] or 0, now)
+      if not amount or n > amount[1] - (one and math.ceil((is - now) / one) or uses[pool] or 0) then return nil end
+      if one then
+        full[pool], given[pool], rated = sum(is, n * one), given[pool] or 0, true
+        if keep < math.floor(full[pool]) + IDLE then return nil end
       end
-      spent[#spent + 1] = string.format('%.17g', unit and full[pool] + given[pool] or 0)
+      spent[#spent + 1] = string.format('%.17g', one and full[pool] + given[pool] or 0)
     end
     if not uses[pool] then names[#names + 1] = pool end
     uses[pool] = (uses[pool] or 0) + sign * n
   end
-  local list = {}
+  local used_list, rate_list = {}, {rates ~= '' and rates or nil}
   for _, pool in ipairs(names) do
-    if uses[pool] > 0 then list[#list + 1] = pool .. '=' .. string.format('%.0f', uses[pool]) end
+    if uses[pool] > 0 then used_list[#used_list + 1] = pool .. '=' .. string.format('%.0f', uses[pool]) end
   end
-  used = table.concat(list, ',')
   if rated then
-    list = {}
-    for pool, at in pairs(full) do list[#list + 1] = string.format('%s=%.17g %.17g', pool, at, given[pool]) end
-    rates = table.concat(list, ',')
+    rate_list = {}
+    for pool, at in pairs(full) do rate_list[#rate_list + 1] = string.format('%s=%.17g %.17g', pool, at, given[pool]) end
   end
-  local text = there .. '\0' .. used .. '\0' .. (rates ~= '' and '\0' .. rates or '')
-  if there == '' and used == '' then text = '' end
-  return {keyed = string.sub(keyed, 1, KEYED_SIZE) .. text, spent = rated and '\3' .. table.concat(spent, ' ') or ''}
+  return {keyed = string.sub(keyed, 1, KEYED_SIZE) .. pools_of(there, used_list, {}, rate_list), spent = rated and '\3' .. table.concat(spent, ' ') or ''}
 end
 
 -- with returns the record of a key with more weight that is held with pools, see use_pools and with_text.

@@ -360,8 +360,7 @@ R.pools_text = function(s)
   for set, n in pairs(s.waiting) do
     if n > 0 then sets[#sets + 1] = set .. '=' .. n end
   end
-  if (s.there or '') == '' and not used[1] and not sets[1] then return '' end
-  return (s.there or '') .. '\0' .. table.concat(used, ',') .. '\0' .. table.concat(sets, ';') .. (rates[1] and '\0' .. table.concat(rates, ',') or '')
+  return pools_of(s.there or '', used, sets, rates)
 end
 
 R.read_with = function(k, text)

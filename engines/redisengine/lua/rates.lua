@@ -4,6 +4,8 @@
 --   s.rated     some pools are rates
 --   s.spent     what permits have taken of them, see spend
 
+R.unit, R.sum = unit, sum -- of units.lua
+
 -- rates iterates over names, amounts, and what makes each a rate: "/1m", "+200000/1m" or ''.
 R.rates = function(text)
   local next_one = string.gmatch(text, '([^=,]+)=(%d+)([^,]*)')
@@ -11,14 +13,6 @@ R.rates = function(text)
     local name, n, rate = next_one()
     return name, tonumber(n), rate
   end
-end
-
-R.microseconds = {ms = 1000, s = 1000000, m = 60000000, h = 3600000000}
-
--- unit returns how long one of a rate takes to come back; nil if it is none.
-R.unit = function(n, rate)
-  local back, per, name = string.match(rate, '^%+?(%d*)/(%d+)(%a+)$')
-  return per and tonumber(per) * R.microseconds[name] / (tonumber(back) or n)
 end
 
 -- out returns how much of a rate has not come back yet.
@@ -69,12 +63,6 @@ R.spend = function(s, id, takes)
     spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
   end
   s.spent[id] = rates and table.concat(spent, ' ') or nil
-end
-
--- sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
-R.sum = function(full, more)
-  local is = full + more
-  return is - full < more and is + 0.5 or is
 end
 
 -- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.

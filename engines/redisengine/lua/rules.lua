@@ -13,6 +13,7 @@
 --   store.lua   reads and writes s
 --   rare.lua    what few steps need: permits that callers named, what operators change, reports, cooldowns, repairs
 --   keys.lua    keys with names: their tree, and the order among them
+--   units.lua   what plainpools.lua and pools.lua both need
 --   pools.lua   pools, and what is kept free of them; rates.lua those that come back with time, and what releases settle of them
 --
 -- state.lua is a script of its own: it shows a semaphore.
