@@ -14,7 +14,7 @@ import (
 
 // This file reads JSON that people write: the bodies of the JSON API, and files of limits.
 
-// Decode reads an object into v, all of whose fields have to be known. The error says what is wrong; it may be an *engine.ArgumentError.
+// Decode reads an object into v. A field that v does not have is an error. The error says what is wrong; it may be an *engine.ArgumentError.
 func Decode(text []byte, v any) error {
 	if err := strict(text); err != nil {
 		return err

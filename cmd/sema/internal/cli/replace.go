@@ -103,7 +103,7 @@ func (w *watch) replacedBy(ctx context.Context, own string) string {
 	return fmt.Sprintf("replaced by a newer run: %s on %s", cmp.Or(printable(by.Label, 60), fmt.Sprint(by.PID)), printable(by.Host, 60))
 }
 
-// by says who has had a permit revoked, if it was a newer run.
+// by names the newer run after a permit was revoked; "" if there is none.
 func (s *supervisor) by(ctx context.Context) string {
 	if !errors.Is(s.Err(), sema.ErrRevoked) || s.wait.flags.replace == "" {
 		return ""
