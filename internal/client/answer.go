@@ -93,7 +93,10 @@ func (m *Machine) asked(now time.Duration, c *claim, answer protocol.Answer, rep
 	case protocol.Granted:
 		m.askGranted(now, c, answer)
 	case protocol.Queued:
-		m.sender.askQueued(now, c, answer, reply.Unreachable)
+		lost := c.holder == nil && c.stage == unproven // a hand-off for nobody, which lapsed before its renewal was sent
+		if m.sender.askQueued(now, c, answer, reply.Unreachable); lost && c.stage == queued {
+			m.free(now, c)
+		}
 	case protocol.Refused:
 		m.sender.askRefused(now, c, answer, reply)
 	case protocol.TooHeavy:

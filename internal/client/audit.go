@@ -2,17 +2,21 @@ package client
 
 import (
 	"fmt"
+	"slices"
 
 	"sema/internal/protocol"
 )
 
 // Audit compares what the machine keeps twice: the callers of each line, the first one
-// without a claim, and the weight of the tickets. It is for tests and the simulator.
+// without a claim, the weight of the tickets, and what is for nobody. It is for tests and the simulator.
 func (m *Machine) Audit() error {
 	weight, tickets := map[protocol.Target]int{}, map[protocol.Target]int{}
 	for i, c := range m.claims.all {
 		if int(c.index) != i || m.claims.find(c.id) != c {
 			return fmt.Errorf("%v is not where it should be", c.id)
+		}
+		if c.holder == nil && c.stage != unproven && !slices.Contains(m.claims.idle, c) {
+			return fmt.Errorf("%v is %v for nobody, and nobody will give it back", c.id, c.stage)
 		}
 		if c.lined() {
 			weight[c.target] += c.id.Weight

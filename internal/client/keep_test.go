@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/fixture/expect"
 	"sema/internal/protocol"
 )
 
@@ -210,4 +211,22 @@ func TestATimeToLookMeetsATicketWithoutACaller(t *testing.T) {
 	s.sends("")
 	s.later(time.Second)
 	s.sends("ask2")
+}
+
+// A hand-off came so late that it is to be renewed, and its caller gives up. Then the ask that travelled has a ticket anew: it is
+// for nobody, and is given back after a moment.
+func TestATicketIsQueuedAnewForNobody(t *testing.T) {
+	s := begin(t, keepsPermits)
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	a := s.acquire()
+	s.answers(s.sends("ask2"))
+	s.later(6 * time.Second)
+	c := s.sends("ask2")
+	s.m.Notify(s.now, protocol.Notification{Grants: []protocol.Grant{{ID: c.Requests[0].ID, Token: 7, Slot: -1, Ticket: a.claim.ticket, Unsure: true}}})
+	s.m.Cancel(s.now, a)
+	s.answers(c)
+	expect.OK(t, s.m.Audit())
+	s.later(maxSpare)
+	s.sends("release2")
 }
