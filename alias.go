@@ -21,6 +21,7 @@ type Engine = protocol.Engine
 //	Holders []engine.Holder
 //	Waiters []engine.Waiter // in the order they will be served; with keys, key by key
 //	Cooldown *engine.Cooldown // all grants are stopped for a while, see Permit.RetryAfter; nil: they are not
+//	Observed *engine.Observed // of a limit that is only watched, see Options.Observe; nil: it is enforced
 //	Auto    *engine.Auto // a controller found the limit, within the last minute; nil: none did
 //	Pools   []engine.PoolState // by name; see Options.Pools
 //	Caps    Caps         // the most weight that a key without a rule may hold

@@ -113,13 +113,16 @@ func (s *Semaphore) comesBack(pool string) bool {
 }
 
 // mayBecome is how much there is of a pool, or of the limit, as last seen; the limit given to New before that; and engine.MaxLimit if
-// the limit changes by itself.
+// the limit changes by itself, or is only watched.
 func (s *Semaphore) mayBecome(pool string) int {
 	if pool == "" && s.adapt != nil {
 		return engine.MaxLimit
 	}
 	s.loop.Lock()
 	defer s.loop.Unlock()
+	if s.options.Observe || s.loop.Machine.Watched() {
+		return engine.MaxLimit
+	}
 	if pool == "" {
 		return s.seen()
 	}

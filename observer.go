@@ -50,6 +50,7 @@ type Event struct {
 	Label     string   // what the option Label says; empty: that of Options
 	Permit    string   // its id; empty while it waits behind others of this process
 	Weight    int
+	WouldWait bool // the permit was granted though its caller would have waited, see Options.Observe
 
 	Token  int64         // the fencing token
 	Ahead  int           // so many tickets are before it, of its key

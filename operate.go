@@ -53,6 +53,10 @@ type Rule struct {
 	// cap; 0 leaves one as it is.
 	Caps engine.Caps
 
+	// Observe only watches the limit from now on, in place of enforcing it, see Options.Observe. A rule with a Limit and without
+	// Observe enforces it again; other fields leave that as it is. Each rule begins the counts anew.
+	Observe bool
+
 	// Pools are how much there is of some pools from now on, see Options.Pools; 0 ends one: "gpu=6,licence=0". Those that it
 	// does not name stay. They are of the semaphore alone. Of a smaller pool nothing is taken back: its waiters
 	// wait until enough came back.
@@ -115,11 +119,13 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 	}
 	switch {
 	case r == Rule{}:
-		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "a Limit, Caps, Pools or a Share that is not 0"}
+		return protocol.Request{}, &ArgumentError{What: "rule", Value: r, Want: "a Limit, Observe, Caps, Pools or a Share that is not 0"}
 	case len(path) == 0 && r.Share != 0:
 		return protocol.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
 	case len(path) > 0 && r.Caps != engine.Caps{}:
 		return protocol.Request{}, &ArgumentError{What: "caps", Value: r.Caps, Want: "none with a key, whose cap is Limit"}
+	case len(path) > 0 && r.Observe:
+		return protocol.Request{}, &ArgumentError{What: "observe", Value: r.Observe, Want: "false with a key: all of a semaphore is watched, or nothing"}
 	case len(path) > 0 && r.Pools != "":
 		return protocol.Request{}, &ArgumentError{What: "pools", Value: string(r.Pools), Want: "none with a key"}
 	case len(path) > 0:
@@ -130,7 +136,7 @@ func (r Rule) request(path []string) (protocol.Request, error) {
 			r.Caps[i] = -1
 		}
 	}
-	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, Caps: r.Caps, Pools: r.Pools, Pin: true}, nil
+	return protocol.Request{Kind: protocol.SetLimit, Limit: r.Limit, Caps: r.Caps, Pools: r.Pools, Observe: r.Observe, Pin: true}, nil
 }
 
 // Pause stops all grants, until Unpause: a holder keeps its permit, a waiter goes

@@ -89,6 +89,13 @@ type Options struct {
 	// have more that wait, by at most MaxWaiting each. Cost: none.
 	MaxWaiting int
 
+	// Observe only watches the limit, and Caps and Pools with it: nobody waits and nobody is refused, and it is counted who would
+	// have waited. So the numbers of a new semaphore are tried before they count. See Permit.WouldWait, Event.WouldWait and
+	// State.Observed, which also tells the limit that would have been enough. A pause and a cooldown hold all the same. It is stored
+	// with the limit, as OnConflict says, until a newer process or Operator.Set says otherwise. Meanwhile more than the limit is held, and permits
+	// beyond it have no slot. Default: false. Cost: an acquisition takes longer on the engine, and nothing is passed on or kept.
+	Observe bool
+
 	// Slots gives every permit a slot: an index 0 … limit-1 that no other
 	// live permit with a slot has; for "which API key, which GPU, which port". Default:
 	// false. Cost: a grant looks through the slots in use for a free one.
@@ -188,7 +195,7 @@ func (o Options) validate() error {
 func (o Options) machine(session protocol.Session, limit int) client.Config {
 	lasting, ok := session.(protocol.Lasting)
 	return client.Config{
-		Terms:   client.Terms{Limit: limit, Caps: o.Caps, Pools: o.Pools, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
+		Terms:   client.Terms{Observe: o.Observe, Limit: limit, Caps: o.Caps, Pools: o.Pools, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
 		Slots:   o.Slots, Strict: o.OnConflict == LimitStrict, Newest: o.OnConflict == LimitNewest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, MaxWaiting: o.MaxWaiting,

@@ -132,7 +132,11 @@ func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
 func (p *Permit) Token() int64 { return p.h.Acquisition.Token() }
 
 // Slot is the permit's index 0 … limit-1 with Options.Slots, else -1.
-func (p *Permit) Slot() int { return p.h.Acquisition.Slot() }
+func (p *Permit) Slot() int { return max(-1, p.h.Acquisition.Slot()) }
+
+// WouldWait reports whether the permit was granted at once though the limit, a cap or a pool would have kept its caller waiting:
+// they are only watched, see Options.Observe. Such a permit has no slot, and spends nothing of rates.
+func (p *Permit) WouldWait() bool { return p.h.Acquisition.Slot() == protocol.WouldWait }
 
 // Deadline is when the permit's contexts will end unless the permit is renewed
 // before. Renewals move it. What happens until then is safe; the margin that
@@ -333,7 +337,7 @@ func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 
 // event is about the holding; the rest depends on what happened.
 func (h *holding) event() Event {
-	e := Event{Semaphore: h.sem.name, Label: h.Label, Path: h.Key.Names(), Weight: h.Acquisition.Weight()}
+	e := Event{Semaphore: h.sem.name, Label: h.Label, Path: h.Key.Names(), Weight: h.Acquisition.Weight(), WouldWait: h.Acquisition.Slot() == protocol.WouldWait}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		e.Permit = id.String()
 	}

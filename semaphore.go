@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -105,14 +104,6 @@ func (s *Semaphore) made() {
 
 // Name is the name given to New.
 func (s *Semaphore) Name() string { return s.name }
-
-// String names the semaphore and its limit, for logs.
-func (s *Semaphore) String() string {
-	s.made()
-	s.loop.Lock()
-	defer s.loop.Unlock()
-	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, s.seen())
-}
 
 // seen is the limit as last seen, or the one given to New. The lock is held.
 func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit) }

@@ -54,6 +54,7 @@ type State struct {
 	Waiters []Waiter // in the order they will be served; with keys, key by key
 
 	Cooldown *Cooldown // nil: there is none
+	Observed *Observed // nil: the limit is enforced; else it is only watched
 
 	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
@@ -83,6 +84,15 @@ const MaxCooldown = 10 * time.Minute
 type Cooldown struct {
 	Left time.Duration `json:"left"`
 	By   Client        `json:"by"` // who said so last
+}
+
+// Observed tells of a limit that is only watched what it would have done since: see Options.Observe of package sema. Nobody
+// waits meanwhile, so more than the limit may be held.
+type Observed struct {
+	Grants    int64 `json:"grants"`
+	WouldWait int64 `json:"would_wait"` // so many of them would have waited
+	Most      int   `json:"most"`       // the most weight that was held at once: what is more than the limit would have been queued
+	Enough    int   `json:"enough"`     // with this limit 99 % would not have waited for it; above 32 it may be a sixteenth too high
 }
 
 // KeyState is one of the keys that share a semaphore.
@@ -128,16 +138,17 @@ func (s State) Waiting() int {
 
 // Holder is a client with a permit.
 type Holder struct {
-	ID      string        `json:"id"`
-	Weight  int           `json:"weight"`
-	Slot    int           `json:"slot"` // -1: none
-	Token   int64         `json:"token"`
-	Age     time.Duration `json:"age"`  // since the grant
-	Left    time.Duration `json:"left"` // of the lease
-	Revoked bool          `json:"revoked,omitempty"`
-	Key     Key           `json:"key,omitempty"`
-	Takes   Pools         `json:"takes,omitempty"` // of pools
-	Client  Client        `json:"client"`
+	ID        string        `json:"id"`
+	Weight    int           `json:"weight"`
+	Slot      int           `json:"slot"` // -1: none
+	Token     int64         `json:"token"`
+	Age       time.Duration `json:"age"`  // since the grant
+	Left      time.Duration `json:"left"` // of the lease
+	Revoked   bool          `json:"revoked,omitempty"`
+	WouldWait bool          `json:"would_wait,omitempty"` // if the limit were not only watched, see Observed
+	Key       Key           `json:"key,omitempty"`
+	Takes     Pools         `json:"takes,omitempty"` // of pools
+	Client    Client        `json:"client"`
 }
 
 // Waiter is a client with a ticket in the queue.

@@ -13,6 +13,64 @@ import (
 )
 
 var limitTests = []test{
+	{name: "a limit that is only watched keeps nobody waiting, and then holds again", run: func(e *env) {
+		s, operator := e.sem(2, pools("rpm=2/1h")), e.operator()
+		all := []*permit{e.acquire(s, 2, sema.Take("rpm", 2))}
+		w := e.queue(s, 1)
+		e.ok(operator.Set(e.ctx(), sema.Rule{Observe: true}))
+		all = append(all, e.permit(w))
+		for n := range 5 {
+			p, err := s.TryAcquire(e.ctx(), sema.Weight(n+1), sema.Take("rpm", 1))
+			e.ok(err)
+			if all = append(all, p); !p.WouldWait() || p.Slot() != -1 {
+				e.Errorf("weight %d beside others, limit 2: would wait %v, slot %d", n+1, p.WouldWait(), p.Slot())
+			}
+		}
+		st := e.state(s)
+		if o := st.Observed; o == nil || *o != (engine.Observed{Grants: 6, WouldWait: 6, Most: 18, Enough: 18}) || st.Limit != 2 || len(st.Holders) != 7 || st.Holders[0].WouldWait || !st.Holders[6].WouldWait {
+			e.Fatalf("observed %+v of %+v", o, st)
+		}
+		e.release(all...)
+		p := e.acquire(s, 1)
+		if p.WouldWait() {
+			e.Error("alone, and would wait")
+		}
+		e.ok(operator.Set(e.ctx(), sema.Rule{Limit: 1}))
+		w = e.queue(s, 1)
+		e.waits(w)
+		if st := e.state(s); st.Observed != nil || e.poolState(s, "rpm").Used != 2 {
+			e.Errorf("enforced, and %+v; of the rate %+v", st.Observed, e.poolState(s, "rpm"))
+		}
+		e.release(p)
+		e.release(e.permit(w))
+	}},
+	{name: "a program only watches its limit until a newer one enforces it", run: func(e *env) {
+		var would atomic.Int64
+		s := e.sem(1, &sema.Options{Observe: true, MaxWaiting: 1, Observer: sema.Observer{Acquired: func(v sema.Event) {
+			if v.WouldWait {
+				would.Add(1)
+			}
+		}}})
+		var all []*permit
+		var line []*waiter
+		for range 20 {
+			line = append(line, e.start(s, 1))
+		}
+		for _, w := range line {
+			all = append(all, e.permit(w))
+		}
+		if o := e.state(s).Observed; o == nil || *o != (engine.Observed{Grants: 20, WouldWait: 19, Most: 20, Enough: 20}) || would.Load() != 19 {
+			e.Errorf("observed %+v, and told of %d", o, would.Load())
+		}
+		newer := e.sem(1, nil)
+		w := e.queue(newer, 1)
+		e.release(all[1:]...)
+		e.waits(w)
+		e.release(all[0])
+		if p := e.permit(w); p.WouldWait() || e.state(s).Observed != nil {
+			e.Errorf("of a limit that holds: would wait %v, %+v", p.WouldWait(), e.state(s).Observed)
+		}
+	}},
 	{name: "holds under a storm of clients and weights", run: func(e *env) {
 		const limit, clients, rounds = 4, 8, 60
 		var held, most atomic.Int64

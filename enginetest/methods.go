@@ -3,10 +3,8 @@ package enginetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"sema"
@@ -305,8 +303,8 @@ var methodTests = []test{
 		if e.listed() {
 			e.Error("it exists")
 		}
-		if !strings.Contains(s.String(), fmt.Sprintf("%q", e.name)) || s.Name() != e.name {
-			e.Error(s)
+		if s.Name() != e.name {
+			e.Error(s.Name())
 		}
 	}},
 	{name: "a pinned limit is marked, and can be unset", run: func(e *env) {

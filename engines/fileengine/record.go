@@ -121,7 +121,7 @@ func (rec *record) code(c *pack.Coder) {
 		own := q.ID.Client == rec.Client
 		keyed := q.Target != protocol.Target{} || q.Caps != engine.Caps{} || q.Cap != 0 || q.Share != 0 || q.Pools != ""
 		pack.Int(c, &q.Kind)
-		c.Bits(&own, &keyed, &q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest)
+		c.Bits(&own, &keyed, &q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &q.Observe)
 		id := q.ID
 		if own {
 			id.Client = ""

@@ -149,6 +149,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
 			r.Limit = 0
 		}
+		r.Observe = r.Kind == protocol.SetLimit && one(t, 3, "observe")
 		return r
 	}
 	r.ID = j.id(t, client)
@@ -170,7 +171,7 @@ func (j *judge) request(t *rapid.T, client string) protocol.Request {
 			r.Target, r.Caps, r.Pools = j.named(t, &r), j.caps(t, 0, 3), j.pools(t)
 		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
-		r.Detached = one(t, 10, "detached")
+		r.Detached, r.Observe = one(t, 10, "detached"), one(t, 20, "observes")
 		if one(t, 2, "again") {
 			r.Waited = time.Duration(rapid.IntRange(0, 80).Draw(t, "waited")) * 500 * time.Microsecond
 		}

@@ -261,6 +261,11 @@ func (j *judge) noticed(client string, c protocol.Call, late bool, reply protoco
 	if c.Fence {
 		j.fences[client] = fencing{c.Number, j.now + 1_000_000_000}
 	}
+	for _, a := range reply.Answers {
+		if a.Status == protocol.Granted && a.Slot == protocol.WouldWait {
+			j.bench.wouldWait.Add(1)
+		}
+	}
 	grants := len(reply.Notification.Grants)
 	for _, n := range told {
 		grants += len(n.Grants)

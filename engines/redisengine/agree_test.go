@@ -118,6 +118,7 @@ type met struct {
 	fences            atomic.Int64 // calls that a fence would have refused, but it had ended
 	described         atomic.Int64 // calls with a description of their client
 	fast              atomic.Int64 // calls about keys that took the fast path
+	wouldWait         atomic.Int64 // permits that would have waited, for a limit that is only watched
 }
 
 // ofAmericans is an environment with an American locale: there Lua compares strings differently from zsets, which
@@ -170,7 +171,7 @@ func TestScriptAgreesWithLedger(t *testing.T) {
 	for what, n := range map[string]*atomic.Int64{
 		"as many tickets as a step takes off": &m.turns, "more leases that end than a step ends": &m.ends, "as many keepers as a step tells": &m.told,
 		"a semaphore that was forgotten": &m.forgotten, "a fence that has ended": &m.fences, "a description": &m.described,
-		"the fast path of keys": &m.fast,
+		"the fast path of keys": &m.fast, "a permit that would have waited": &m.wouldWait,
 	} {
 		t.Logf("%s: %d times", what, n.Load())
 		if n.Load() == 0 && !few {

@@ -231,7 +231,12 @@ func decodeState(v []any) (*reading, error) {
 	if auto, _ := v[9].(string); auto != "" {
 		r.auto = decodeAuto(now, auto)
 	}
-	if cooldown, _ := v[10].(string); len(cooldown) >= 8 {
+	more, _ := v[10].(string)
+	if flags&64 != 0 && len(more) >= 4 {
+		n := 4 + int(binary.LittleEndian.Uint32([]byte(more[:4])))
+		r.Observed, more = decodeObserved(more[4:min(n, len(more))]), more[min(n, len(more)):]
+	}
+	if cooldown := more; len(cooldown) >= 8 {
 		r.Cooldown = int64(numberAt(cooldown))
 		_ = json.Unmarshal([]byte(cooldown[8:]), &r.CooledBy)
 	}
@@ -251,6 +256,21 @@ func decodeState(v []any) (*reading, error) {
 		r.entries[id] = e
 	}
 	return r, nil
+}
+
+// decodeObserved reads OBSERVED of layout.lua.
+func decodeObserved(text string) *ledger.Observed {
+	is := &ledger.Observed{}
+	counts, levels, _ := strings.Cut(text, ";")
+	_, _ = fmt.Sscan(counts, &is.WouldWait, &is.Most)
+	for part := range strings.SplitSeq(levels, ",") {
+		v := ledger.Level{}
+		if _, err := fmt.Sscanf(part, "%d=%d", &v.Limit, &v.Grants); err == nil {
+			is.Levels = append(is.Levels, v)
+		}
+	}
+	slices.SortFunc(is.Levels, func(a, b ledger.Level) int { return a.Limit - b.Limit })
+	return is
 }
 
 // decodeKeys reads the fields of the hash keys, as state.lua returns them.

@@ -62,6 +62,7 @@ func (w *words) termsOf(r *protocol.Request) terms {
 	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
 	switch slot := r.ID.Slot; r.Kind {
 	case protocol.Ask:
+		t.limit |= watched(r)
 		t.ticket = r.Ticket
 		t.flags = bits(r.Wait, r.Unfair, r.Strict, slot, r.Newest, r.Again, r.Anew, r.Who != nil)
 		if namesKeys(*r) {
@@ -75,6 +76,7 @@ func (w *words) termsOf(r *protocol.Request) terms {
 	case protocol.Revoke:
 		t.flags = bits(r.Wait, false, false, slot)
 	case protocol.SetLimit:
+		t.limit |= watched(r)
 		t.flags = bits(false, false, false, false, r.Pin, false, r.Auto != nil)
 		t.weight = 0
 		if t.pools = r.Pools; r.Pools != "" {
@@ -91,6 +93,14 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		t.limit, t.weight = r.Cap, r.Share
 	}
 	return t
+}
+
+// watched is added to a limit that is only watched.
+func watched(r *protocol.Request) int {
+	if r.Observe {
+		return engine.MaxLimit + 1
+	}
+	return 0
 }
 
 // bits returns flags as a number, the first one as its lowest bit. lua/layout.lua has their order.

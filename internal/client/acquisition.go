@@ -75,7 +75,7 @@ func (a *Acquisition) State() State { return a.state }
 // Token is the permit's fencing token.
 func (a *Acquisition) Token() int64 { return a.token }
 
-// Slot is the permit's slot, or -1.
+// Slot is the permit's slot, or -1, or protocol.WouldWait.
 func (a *Acquisition) Slot() int { return a.slot }
 
 // Ahead is how many tickets were ahead when the engine last said; -1: it never was

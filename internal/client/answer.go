@@ -55,6 +55,7 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 			m.renewed(now, it.claim, answer)
 		} else {
 			m.sender.said = m.sender.said || r.Newest
+			m.watched = answer.Slot == protocol.WouldWait
 			if answer.Status == protocol.Queued && (r.Again || f.keeps) {
 				m.sender.unreachable = reply.Unreachable
 			}

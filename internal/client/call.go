@@ -206,7 +206,7 @@ func (s *sender) askFor(now time.Duration, c *claim) protocol.Request {
 	lease, a := s.lease(c), c.holder
 	r := protocol.Request{
 		Kind: protocol.Ask, ID: c.id, Target: c.target, Limit: s.terms(c).Limit, Caps: s.terms(c).Caps, Pools: s.terms(c).Pools, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
-		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
+		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Observe: s.terms(c).Observe, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
 	if c.named() {
 		// An ask that is not the first leaves the ticket to a session that was asked later.

@@ -191,8 +191,11 @@ func (l *line) tells() bool { return l.teller != nil && l.teller.lined() }
 
 // mostTickets is how much weight a line has tickets for at the most: as much as could
 // be granted before the next call, twice the limit, which the lines that wait have
-// between them. With one ticket a key of short work would have one permit a round trip.
+// between them. All may have one where the limit is only watched. With one ticket a key of short work would have one permit a round trip.
 func (ls *lines) mostTickets() int {
+	if ls.watched {
+		return engine.MaxLimit
+	}
 	if n := len(ls.lists[busy]); n > 1 {
 		return max(2, (2*ls.limit()+n-1)/n)
 	}

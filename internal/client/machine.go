@@ -40,12 +40,13 @@ import (
 
 // Terms are what permits are asked for with.
 type Terms struct {
-	Limit  int          // stored if the engine has none
-	Caps   engine.Caps  // the most weight that a key may hold, stored with Limit
-	Pools  engine.Pools // how much there is of each, stored with Limit
-	Lease  time.Duration
-	Renew  time.Duration // how often a permit is renewed; 0: never
-	Margin time.Duration
+	Limit   int          // stored if the engine has none
+	Observe bool         // the limit, and what is stored with it, is only watched
+	Caps    engine.Caps  // the most weight that a key may hold, stored with Limit
+	Pools   engine.Pools // how much there is of each, stored with Limit
+	Lease   time.Duration
+	Renew   time.Duration // how often a permit is renewed; 0: never
+	Margin  time.Duration
 }
 
 // Config is what does not change in a machine's life.
@@ -92,7 +93,7 @@ type Machine struct {
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	h := &shared{cfg: cfg, wake: never}
+	h := &shared{cfg: cfg, wake: never, watched: cfg.Observe}
 	m := &Machine{shared: h, lines: lines{shared: h}}
 	m.claims = claims{shared: h, lines: &m.lines, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}}
 	m.sender = sender{shared: h, lines: &m.lines, claims: &m.claims, recheck: recheck{at: never}}

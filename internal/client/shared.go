@@ -11,13 +11,14 @@ const never = time.Duration(1<<63 - 1)
 
 // shared is what all parts of a machine know.
 type shared struct {
-	cfg    Config
-	stored int           // the engine's limit as last seen; 0: not seen yet
-	caps   engine.Caps   // the engine's caps of keys, seen with it
-	pools  engine.Pools  // the engine's pools, seen with it
-	closed bool          // by Close, or by the engine
-	wake   time.Duration // when Tick is to be called
-	events []Event       // since the last call of Events
+	cfg     Config
+	stored  int           // the engine's limit as last seen; 0: not seen yet
+	watched bool          // the last answer to an ask was a grant that would have waited, if the limit were enforced
+	caps    engine.Caps   // the engine's caps of keys, seen with it
+	pools   engine.Pools  // the engine's pools, seen with it
+	closed  bool          // by Close, or by the engine
+	wake    time.Duration // when Tick is to be called
+	events  []Event       // since the last call of Events
 }
 
 // terms are what a claim is asked for with.
@@ -113,6 +114,9 @@ func (h *shared) lastsItsHold(c *claim) bool {
 
 // Stored is the engine's limit as last seen, or 0.
 func (h *shared) Stored() int { return h.stored }
+
+// Watched reports whether the limit was only watched when it was last exceeded.
+func (h *shared) Watched() bool { return h.watched }
 
 // Pools are the engine's pools, seen with it.
 func (h *shared) Pools() engine.Pools { return h.pools }

@@ -44,11 +44,12 @@ func (ls *lines) forgetPaces() {
 }
 
 // refusal reports whether a caller is refused at once, and with which event: because MaxWaiting callers and tickets of its line
-// are before it, or because the grant would come after its deadline. A caller with none before it is never refused. No
+// are before it, or because the grant would come after its deadline. A caller with none before it is never refused, and nobody
+// is where the limit is only watched. No
 // caller is refused for its deadline while the pace is stale: while nobody was granted for as long as the deadline is
 // away. Only callers that wait can learn a new pace.
 func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
-	if before == 0 {
+	if before == 0 || ls.watched {
 		return e, false
 	}
 	wait := l.pace.wait(l.weigh(before) + a.weight)

@@ -72,7 +72,7 @@ func (l *Ledger) contradiction(r *protocol.Request) (a protocol.Answer) {
 	switch {
 	case e != nil && r.Who != nil && e.target() != r.Target:
 		return protocol.Answer{Status: protocol.InUse}
-	case e != nil || !l.setsLimits(r):
+	case e != nil || r.Observe || !l.setsLimits(r):
 		return a
 	case r.ID.Weight > r.Limit:
 		return protocol.Answer{Status: protocol.TooHeavy, Bound: r.Limit}
@@ -89,8 +89,10 @@ func (l *Ledger) setsLimits(r *protocol.Request) bool { return l.limit == 0 || r
 // open makes sure the semaphore exists, with the limit that the first user gives, or the newest.
 func (l *Ledger) open(now int64, r *protocol.Request) {
 	if l.setsLimits(r) {
+		differs := l.limit != r.Limit || l.keys.caps != r.Caps || l.keys.amounts != r.Pools
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
+		l.observe(r.Observe, differs)
 		l.setCaps(r.Caps)
 		l.setPools(r.Pools)
 	}

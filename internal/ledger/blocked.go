@@ -24,6 +24,14 @@ import (
 
 // capOf is how much weight a key may hold.
 func (l *Ledger) capOf(k *key) int {
+	if l.observed != nil {
+		return engine.MaxLimit
+	}
+	return l.capSet(k)
+}
+
+// capSet is how much weight a key may hold while the limit is enforced.
+func (l *Ledger) capSet(k *key) int {
 	switch {
 	case k.cap > 0:
 		return k.cap // an operator's
@@ -46,10 +54,13 @@ func (l *Ledger) noteOver(k *key) {
 func (l *Ledger) room(k *key) int { return l.capOf(k) - k.held }
 
 // free is how much more weight all may hold. Reserved weight is not free.
-func (l *Ledger) free() int { return l.limit - l.used - l.keys.root.reserved }
+func (l *Ledger) free() int { return l.limits() - l.used - l.keys.root.reserved }
 
 // impossible is the answer to a demand that could never be served; its status is 0 if it could.
 func (l *Ledger) impossible(d *demand) (a protocol.Answer) {
+	if l.observed != nil {
+		return a
+	}
 	most, depth := l.limit, 0
 	for k := range d.key.path() {
 		if c := l.capOf(k); c < most {
@@ -87,6 +98,9 @@ func (l *Ledger) fits(d *demand) bool {
 }
 
 func (l *Ledger) poolsFit(takes engine.Pools) bool {
+	if l.observed != nil {
+		return true
+	}
 	for name, n := range takes.All() {
 		if p := l.keys.pools[name]; p == nil || n > p.free(l.now) {
 			return false

@@ -25,7 +25,10 @@ func (s *Snapshot) Code(c *pack.Coder) {
 	pack.Int(c, &s.Token)
 	pack.Int(c, &s.Limit)
 	cools := s.Cooldown != 0 || s.CooledBy != engine.Client{}
-	c.Bits(&s.Pinned, &s.Paused, &s.Unfinished, &s.Keyed, &cools)
+	watched := s.Observed != nil
+	if c.Bits(&s.Pinned, &s.Paused, &s.Unfinished, &s.Keyed, &cools, &watched); watched {
+		s.codeObserved(c)
+	}
 	if cools {
 		pack.From(c, &s.Cooldown, s.Token)
 		c.Who(&s.CooledBy)
@@ -78,6 +81,18 @@ func (s *Snapshot) Code(c *pack.Coder) {
 	if s.Keyed {
 		s.codeKeys(c)
 	}
+}
+
+func (s *Snapshot) codeObserved(c *pack.Coder) {
+	if c.Reading {
+		s.Observed = &Observed{}
+	}
+	pack.Int(c, &s.Observed.WouldWait)
+	pack.Int(c, &s.Observed.Most)
+	pack.List(c, &s.Observed.Levels, func(v *Level) {
+		pack.Int(c, &v.Limit)
+		pack.Int(c, &v.Grants)
+	})
 }
 
 func double(c *pack.Coder, v *float64) {

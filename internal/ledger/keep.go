@@ -23,7 +23,7 @@ const maxLooked = 1000
 
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool {
-	return l.limit == 0 || l.halted() || l.used > l.limit || l.keys.over > 0 || l.keys.poolOver()
+	return l.limit == 0 || l.observed != nil || l.halted() || l.used > l.limit || l.keys.over > 0 || l.keys.poolOver()
 }
 
 // othersWait reports whether another client than the caller of the step has a ticket.

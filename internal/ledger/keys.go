@@ -250,7 +250,7 @@ func (l *Ledger) keyStates(now int64) (list []engine.KeyState) {
 			return
 		}
 		shown[k] = true
-		most := l.capOf(k)
+		most := l.capSet(k)
 		if most == engine.MaxLimit {
 			most = 0
 		}

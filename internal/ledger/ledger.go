@@ -23,6 +23,7 @@
 //	serve.go         the loop that grants, with these four
 //	keys.go          the tree of keys, and their rules
 //	pools.go         further limits beside the tree; rates.go those that come back with time, and what releases settle of them
+//	observe.go       a limit that is only watched: who would have waited
 //	keep.go          what clients may do with released permits without a call
 //	notification.go  what a step tells clients that did not call
 //	report.go        what clients report, for the eyes of operators
@@ -81,6 +82,8 @@ type Ledger struct {
 	token  int64 // the last one given
 	keep   int64 // until when the limit is remembered without use
 	due    int64 // when time will have brought what some ticket waits for; 0: none waits for that alone
+
+	observed *Observed // nil: the limit is enforced
 
 	cooldown int64         // nobody is granted a permit before; 0: there is none
 	cooledBy engine.Client // who said so
@@ -173,7 +176,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 		l.expire(now)
 	}
 	if l.limit == 0 {
-		l.keys = tree{}
+		l.keys, l.observed = tree{}, nil
 	}
 	if late {
 		return protocol.Reply{Limit: l.limit}
@@ -255,6 +258,7 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 		}
 		return l.setLimit(now, r)
 	case protocol.UnsetLimit:
+		l.observe(false, false)
 		return l.mark(now, &l.pinned, false)
 	case protocol.Pause:
 		return l.mark(now, &l.paused, true)
@@ -360,7 +364,7 @@ func (l *Ledger) revoke(now int64, r *protocol.Request) protocol.Answer {
 }
 
 // setLimit stores the limit, and the caps of keys; 0 leaves each as it is. With Pin the limit
-// outlives idleness.
+// outlives idleness. A limit without Observe is enforced.
 func (l *Ledger) setLimit(now int64, r *protocol.Request) protocol.Answer {
 	limit, caps := cmp.Or(r.Limit, l.limit), l.keys.caps
 	if limit == 0 {
@@ -371,6 +375,7 @@ func (l *Ledger) setLimit(now int64, r *protocol.Request) protocol.Answer {
 	}
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || r.Pin
+	l.observe(r.Observe || r.Limit == 0 && l.observed != nil, true)
 	for i, c := range r.Caps {
 		caps[i] = max(0, cmp.Or(c, caps[i]))
 	}
@@ -416,7 +421,7 @@ func (l *Ledger) remove() protocol.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return protocol.Answer{Status: protocol.InUse}
 	}
-	l.limit, l.pinned, l.paused, l.cooldown, l.keep, l.token, l.keys = 0, false, false, 0, 0, 0, tree{on: l.keys.on}
+	l.limit, l.pinned, l.paused, l.observed, l.cooldown, l.keep, l.token, l.keys = 0, false, false, nil, 0, 0, 0, tree{on: l.keys.on}
 	clear(l.keepers)
 	return protocol.Answer{Status: protocol.Done}
 }
@@ -444,7 +449,9 @@ func (l *Ledger) take(now int64, e entry) *holder {
 	l.token = max(l.token+1, now)
 	h := l.newHolder()
 	*h = holder{entry: e, since: now, token: l.token, slot: -1}
-	if h.id.Slot {
+	if l.observed != nil && l.wouldWait(&h.demand) {
+		h.slot = protocol.WouldWait
+	} else if h.id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
 		}
@@ -452,7 +459,12 @@ func (l *Ledger) take(now int64, e entry) *holder {
 	}
 	l.used += h.weight
 	l.hold(&h.demand, 1)
-	l.spend(now, h)
+	if h.slot != protocol.WouldWait {
+		l.spend(now, h)
+	}
+	if l.observed != nil {
+		l.observed.count(l.used, h.slot)
+	}
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -526,7 +538,7 @@ func (l *Ledger) expire(now int64) {
 		l.drop(id)
 	}
 	if !l.Outlasts(now) {
-		l.limit, l.keys = 0, tree{}
+		l.limit, l.observed, l.keys = 0, nil, tree{}
 		clear(l.keepers)
 	}
 }
@@ -598,10 +610,10 @@ func (l *Ledger) Over(now int64) bool {
 // order of service.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
-	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, Caps: l.keys.caps}
+	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, Caps: l.keys.caps, Observed: l.observed.State()}
 	for _, h := range l.holders {
 		s.Holders = append(s.Holders, engine.Holder{
-			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: engine.Key(h.key.name), Takes: h.takes,
+			ID: h.id.String(), Weight: h.id.Weight, Slot: max(-1, h.slot), WouldWait: h.slot == protocol.WouldWait, Token: h.token, Revoked: h.revoked, Client: h.who, Key: engine.Key(h.key.name), Takes: h.takes,
 			Age: micros(max(0, now-h.since)), Left: micros(h.end - now),
 		})
 	}

@@ -21,7 +21,8 @@ type Snapshot struct {
 	CooledBy   engine.Client // who said so
 	Alarm      int64
 	Watcher    engine.ID
-	Unfinished bool // see Ledger.Unfinished
+	Observed   *Observed // nil: the limit is enforced
+	Unfinished bool      // see Ledger.Unfinished
 	Holders    []Recorded
 	Waiters    []Recorded
 	Fences     map[string][2]int64 // client: number, end
@@ -89,6 +90,9 @@ type Keeper struct {
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
 	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Cooldown: l.cooldown, CooledBy: l.cooledBy, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
+	if o := l.observed; o != nil {
+		s.Observed = &Observed{o.WouldWait, o.Most, slices.Clone(o.Levels)}
+	}
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		r := h.record()
@@ -147,6 +151,9 @@ func Load(s Snapshot) *Ledger {
 	l := &Ledger{
 		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, cooldown: s.Cooldown, cooledBy: s.CooledBy, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
+	}
+	if o := s.Observed; o != nil {
+		l.observed = &Observed{o.WouldWait, o.Most, slices.Clone(o.Levels)}
 	}
 	recorded := l.loadKeys(&s)
 	l.loadEntries(&s)

@@ -24,11 +24,15 @@ const (
 	TooMany                        // Ask: engine.MaxPools other sets of pools are waited for; its ticket is gone. SetLimit: there would be more than engine.MaxPools pools
 )
 
+// WouldWait is the slot of a permit that has none, because it was granted while the limit is only watched: it would have
+// waited.
+const WouldWait = -2
+
 // Answer is the outcome of one request.
 type Answer struct {
 	Status Status
 	Token  int64         // Granted: the fencing token
-	Slot   int           // Granted: the slot, or -1
+	Slot   int           // Granted: the slot, or -1, or WouldWait
 	Lease  time.Duration // Granted: the rest of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each

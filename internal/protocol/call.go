@@ -136,6 +136,8 @@ type Request struct {
 	Token int64
 	Pin   bool // SetLimit: outlives an idle semaphore
 
+	Observe bool // Ask, SetLimit: what is stored with Limit, and Limit itself, are only watched: nobody waits for them. SetLimit without Limit and Observe leaves that as it is
+
 	// Auto, if not nil, marks the SetLimit of a controller. It changes nothing while
 	// an operator's limit is pinned, and creates no semaphore.
 	Auto *engine.Auto

@@ -88,7 +88,7 @@ func (c *coder) request(r *protocol.Request, own string) {
 	c.time(7, &r.Lease)
 	c.time(8, &r.Ticket)
 	c.time(9, &r.Waited)
-	c.bits(10, &r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest)
+	c.bits(10, &r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest, &r.Observe)
 	c.int(11, &r.Behind)
 	c.int64(12, &r.Token)
 	c.text(14, (*string)(&r.Key))

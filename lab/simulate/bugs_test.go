@@ -29,6 +29,7 @@ var planted = []struct {
 	{"a retry asks under another name", claimFile, "\t\tcs.fresh = append(cs.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\tcs.end(c)\n\t\t\tc = cs.claim(a)\n\t\t}\n\t\tcs.fresh = append(cs.fresh, c)\n\t} else {", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
 	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && (", "if brief && (", false},
+	{"a ticket of a hand-off that lapsed is for nobody", answerFile, "lost && c.stage == queued {", "lost && c.stage == ended {", true},
 	{"the longest hold counts from the last ask", timeFile, "c.ticket, c.began = g.Ticket, now", "c.ticket, c.began = g.Ticket, sent", false},
 	{"a waiter that may hold for a moment leaves the queue between its asks", callFile, "Ticket: s.ticketLife(c),", "Ticket: min(s.ticketLife(c), lease),", false},
 	{"a waiter asks once and never again", answerFile, "c.due = c.sent + every\n", "c.due = never\n", false},
@@ -41,9 +42,14 @@ var planted = []struct {
 	{"a key over its cap keeps nobody from passing on", ledgerKeepFile, "l.keys.over > 0 || ", "", false},
 	{"a pause grants all the same", serveFile, "for !l.halted() {", "for {", false},
 	{"a cooldown becomes shorter", ledgerFile, "end > max(now, l.cooldown)", "end > now", false},
+	{"an observed permit is held after observing has ended", ledgerFile, "\tl.used -= h.weight\n", "\tif h.slot != protocol.WouldWait || l.observed != nil {\n\t\tl.used -= h.weight\n\t}\n", false},
+	{"an observed permit spends of rates", ledgerFile, "\tif h.slot != protocol.WouldWait {\n\t\tl.spend(now, h)\n\t}", "\tl.spend(now, h)", false},
+	{"a limit that is set again is only watched", ledgerFile, "l.observe(r.Observe || r.Limit == 0 && l.observed != nil, true)", "l.observe(r.Observe || l.observed != nil, true)", false},
+	{"what a cap blocks waits on though it is only watched", observeFile, "\t\tl.keys.epoch += bit(l.keys.on) // what caps block has changed\n", "", false},
+	{"what is only watched is kept", ledgerKeepFile, "l.limit == 0 || l.observed != nil ||", "l.limit == 0 ||", false},
 	{"rates come back in a cooldown", ledgerFile, "l.delay(now, end-max(now, l.cooldown))", "_ = end", false},
 	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
-	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.limit == 0 || l.halted()", "l.limit == 0 || l.paused", false},
+	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.observed != nil || l.halted()", "l.observed != nil || l.paused", false},
 	{"all that was not used of a rate comes back", ratesFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
 	{"a release gives back what it took of a rate", poolsFile, "l.keys.pool(name).used += sign * n", "if p := l.keys.pool(name); sign < 0 {\n\t\t\tp.full -= float64(n) * p.unit\n\t\t}\n\t\tl.keys.pool(name).used += sign * n", false},
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
@@ -147,6 +153,7 @@ const (
 	ratesFile      = "internal/ledger/rates.go"
 	reserveFile    = "internal/ledger/reserve.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
+	observeFile    = "internal/ledger/observe.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
 	callFile       = "internal/client/call.go"

@@ -68,6 +68,7 @@ func (k *checker) stepped(before *view, c protocol.Call, reply protocol.Reply, n
 	k.caps()
 	k.amounts()
 	k.revoked(before, c, reply)
+	k.observed(before, c, reply)
 	k.handedOn(c, reply, news)
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -107,6 +108,30 @@ func (k *checker) revoked(before *view, c protocol.Call, reply protocol.Reply) {
 		if e := k.w.server.ledger.entry(t.ID); still(t) && e != nil && !e.Revoked {
 			k.w.fail("revoke: the ticket of %v was revoked, and is not any more", t.ID)
 		}
+	}
+}
+
+// observed looks at a limit that is only watched: whom it would not have kept waiting kept to it, and the others have spent
+// nothing of rates.
+func (k *checker) observed(before *view, c protocol.Call, reply protocol.Reply) {
+	l := k.w.server.ledger
+	if l.Observed != nil && reply.Keep {
+		k.w.fail("observe: permits may pass on, and nobody counts them")
+	}
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		switch would := h.Slot == protocol.WouldWait; {
+		case recorded(before.Holders, h.ID) != nil:
+		case would && l.Observed == nil && before.Observed == nil:
+			k.w.fail("observe: %v would have waited, and the limit is enforced", h.ID)
+		case would && len(l.Spent[h.ID]) > 0:
+			k.w.fail("observe: %v would have waited, and has spent %v", h.ID, l.Spent[h.ID])
+		case !would && l.Observed != nil && h.ID.Weight > l.enforced:
+			k.w.fail("observe: %v would not have waited for %d", h.ID, l.enforced)
+		}
+	}
+	if n := len(c.Requests); n == 1 && c.Requests[0].Kind == protocol.SetLimit && c.Requests[0].Limit > 0 && c.Requests[0].Auto == nil && (l.Observed != nil) != c.Requests[0].Observe {
+		k.w.fail("observe: a limit was set with %v, and is watched: %v", c.Requests[0].Observe, l.Observed != nil)
 	}
 }
 
@@ -177,7 +202,7 @@ func (k *checker) amounts() {
 			continue // see rates
 		}
 		used := l.taken[pool]
-		most := max(l.Pools.Of(pool), min(k.byPool[pool], used))
+		most := max(l.amountOf(pool), min(k.byPool[pool], used))
 		if k.byPool[pool] = most; used > most {
 			k.w.fail("pool: the server has granted %d of %q, allowed %d", used, pool, most)
 		}

@@ -87,7 +87,7 @@ func left(before, after *view, r *protocol.Request) error {
 		return nil // a step has left something to this one
 	}
 	for pool, n := range r.Takes.All() {
-		if p.awaited[pool] || n > before.Pools.Of(pool)-p.taken[pool] {
+		if p.awaited[pool] || n > before.amountOf(pool)-p.taken[pool] {
 			return fmt.Errorf("%v takes %d of %q, which is kept free for others", r.ID, n, pool)
 		}
 	}
@@ -308,7 +308,7 @@ func inOrder(at int64, before, after *view, requests []protocol.Request, grants 
 			}
 		}
 		for pool, n := range takes {
-			if now.taken[pool] += n; now.taken[pool] > now.Pools.Of(pool) {
+			if now.taken[pool] += n; now.taken[pool] > now.amountOf(pool) {
 				return fmt.Errorf("%v is granted beyond pool %q", first, pool)
 			}
 		}
@@ -339,7 +339,7 @@ func (v *view) unseen() bool {
 // ticket is missing after the step.
 func carriedOut(before, after *view, requests []protocol.Request) *view {
 	s := before.Snapshot
-	s.Keys = slices.Clone(s.Keys)
+	s.Limit, s.Keys = before.enforced, slices.Clone(s.Keys)
 	of := func(name string) *ledger.RecordedKey {
 		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name && k.Set == "" })
 		if i < 0 {
@@ -360,12 +360,19 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 				continue // an operator's holds
 			}
 			s.Limit = cmp.Or(r.Limit, s.Limit)
+			if watched := s.Observed != nil; r.Auto == nil && s.Limit > 0 && watched != (r.Observe || watched && r.Limit == 0) {
+				if s.Observed = nil; !watched {
+					s.Observed = &ledger.Observed{}
+				}
+			}
 			for i, c := range r.Caps {
 				if s.Limit > 0 && c != 0 {
 					s.Caps[i] = max(0, c)
 				}
 			}
 			s.Pools = changed(s.Pools, r.Pools)
+		case protocol.UnsetLimit:
+			s.Observed = nil
 		case protocol.SetKey:
 			if k := of(string(r.Key)); s.Limit > 0 {
 				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)

@@ -73,8 +73,8 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 		}
 	}
 	for _, g := range grants {
-		if _, known := k.grants[g.Token]; known {
-			continue // it is told once more
+		if _, known := k.grants[g.Token]; known || g.Slot == protocol.WouldWait {
+			continue // it is told once more, or spends nothing
 		}
 		for pool, n := range l.TargetOf(g.ID).Takes.All() {
 			if !l.rate(pool) {

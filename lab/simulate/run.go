@@ -203,7 +203,7 @@ func (w *world) faults() {
 			s.operate(w.auto())
 			return
 		}
-		s.operate(protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
+		s.operate(protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2), Observe: w.chance(3)})
 	})
 	w.every(w.rules, func() {
 		r := protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: w.ruled()}, Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}

@@ -16,6 +16,7 @@ import (
 // the keys itself, as a judge of the ledger. It does not change.
 type view struct {
 	ledger.Snapshot
+	enforced int            // the limit; Limit is all that there may be while that is only watched
 	used     int            // the weight that is held
 	taken    map[string]int // what is used of each pool
 	standing *round         // which classes are blocked, as the ledger says; nil: not looked at yet
@@ -46,7 +47,11 @@ type class struct {
 
 // see is the view of a snapshot at a time.
 func see(s ledger.Snapshot, now int64) *view {
-	v := &view{Snapshot: s, taken: map[string]int{}, root: &tenant{RecordedKey: ledger.RecordedKey{Above: true, Time: s.Time}, most: s.Limit}}
+	enforced := s.Limit
+	if s.Observed != nil {
+		s.Limit = engine.MaxLimit
+	}
+	v := &view{Snapshot: s, enforced: enforced, taken: map[string]int{}, root: &tenant{RecordedKey: ledger.RecordedKey{Above: true, Time: s.Time}, most: s.Limit}}
 	for _, k := range s.Keys {
 		t := v.tenant(k.Name)
 		if k.Set == "" {
@@ -94,6 +99,14 @@ func see(s ledger.Snapshot, now int64) *view {
 
 // rate reports whether a pool comes back with time.
 func (v *view) rate(pool string) bool { return v.Pools.Amount(pool).Per > 0 }
+
+// amountOf is how much there may be used of a pool.
+func (v *view) amountOf(pool string) int {
+	if v.Observed != nil {
+		return engine.MaxLimit
+	}
+	return v.Pools.Of(pool)
+}
 
 // rated reports whether any pool does.
 func (v *view) rated() bool {
@@ -181,6 +194,8 @@ func (v *view) leafOf(id engine.ID) *tenant {
 func (v *view) capOf(t *tenant) int {
 	own := t.Name == "" || strings.HasSuffix(t.Name, engine.KeySeparator)
 	switch depth := strings.Count(t.Name, engine.KeySeparator); {
+	case v.Observed != nil:
+		return engine.MaxLimit
 	case t.Cap > 0:
 		return t.Cap
 	case !own && v.Caps[depth] > 0:
@@ -372,7 +387,7 @@ func (p *round) ready(silent func(engine.ID) bool) *class {
 		short := p.v.root.most-p.v.root.held-p.kept[p.v.root] < t.ID.Weight
 		awaited, timeAlone := map[string]bool{}, true
 		for pool, n := range takes {
-			awaited[pool] = n > p.v.Pools.Of(pool)-p.taken[pool]
+			awaited[pool] = n > p.v.amountOf(pool)-p.taken[pool]
 			timeAlone = timeAlone && (!awaited[pool] || p.v.rate(pool))
 		}
 		if silent(t.ID) || !short && !slices.Contains(slices.Collect(maps.Values(awaited)), true) {
@@ -458,7 +473,7 @@ func (v *view) PathLoad(key engine.Key) (room, most int) {
 func (v *view) TooHeavy(t protocol.Target, weight int) bool {
 	_, most := v.PathLoad(t.Key)
 	for pool, n := range t.Takes.All() {
-		if n > v.Pools.Of(pool) {
+		if n > v.amountOf(pool) {
 			return true
 		}
 	}

@@ -226,7 +226,7 @@ func (w *world) hasRoom(c *caller) bool {
 		if l.rate(pool) {
 			taken = l.missing(pool, w.server.now())
 		}
-		if taken+wanted[pool] > l.Pools.Of(pool) {
+		if taken+wanted[pool] > l.amountOf(pool) {
 			return false
 		}
 	}

@@ -157,6 +157,7 @@ end
 
 -- cap_of returns how much weight a key may hold.
 R.cap_of = function(s, k)
+  if s.observed then return math.huge end
   if k.cap > 0 then return k.cap end
   local most = k.depth > 0 and s.caps and s.caps[k.depth] or 0
   return most > 0 and most or math.huge
@@ -165,7 +166,7 @@ end
 -- most_of returns the least of the limit and the caps of a leaf's path, and how many names the key has whose
 -- cap that is; 0 means the limit.
 R.most_of = function(s, k)
-  local most, depth = s.limit, 0
+  local most, depth = R.limits(s), 0
   while k do
     local cap = R.cap_of(s, k)
     if cap < most then most, depth = cap, k.depth end

@@ -33,7 +33,12 @@ local s = {
 s.only.of = s.only
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
-if flags >= 32 then
+if flags >= 64 then
+  local text
+  text, behind = struct.unpack(NAMED, raw, behind)
+  s.observed = R.parse_observed(text)
+end
+if flags % 64 >= 32 then
   local ends = struct.unpack(COOLDOWN, raw, behind)
   if ends > now then s.cooldown, s.cooled_by = ends, string.sub(raw, behind + 8) end
 end
@@ -64,6 +69,7 @@ while at <= #call do
   q.wait, q.unfair, q.strict = run_flags % 2 == 1, run_flags % 4 >= 2, run_flags % 8 >= 4
   q.slot, q.pin, q.again, q.anew, q.others = run_flags % 16 >= 8, run_flags % 32 >= 16, run_flags % 64 >= 32, run_flags % 128 >= 64, run_flags >= 128
   q.keep, q.token, q.kind = now + q.lease + IDLE, 0, kind
+  if q.limit >= WATCHED then q.limit, q.observe = q.limit - WATCHED, true else q.observe = false end
   local keyed, auto = kind == ASK_KEYED or kind == ASK_POOLED, kind == SET_LIMIT and q.anew
   if keyed or kind == SET_CAPS or kind == SET_POOLS then
     local caps = {}
@@ -127,8 +133,8 @@ if not s.only then room = R.none_runnable(s) end
 R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0) + (s.cooldown and 32 or 0)
-  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher) .. (bits >= 32 and struct.pack(COOLDOWN, s.cooldown) .. s.cooled_by or '')
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8) + ((s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s)) and 16 or 0) + (s.cooldown and 32 or 0) + (s.observed and 64 or 0)
+  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher) .. (s.observed and R.observed_text(s.observed) or '') .. (s.cooldown and struct.pack(COOLDOWN, s.cooldown) .. s.cooled_by or '')
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
   if not s.only then

@@ -77,18 +77,21 @@ local KEEPER = 'This member keeps the key, and is long so that the key is no lis
 --   d   keepers: until when the key keepers lives
 --   d   keeps: when the last KEPT ends, or later
 --   B   flags: 1 pinned, 2 has slots, 4 paused, 8 keyed, 16 a pool or a key is over what it may hold,
---       32 a COOLDOWN follows
+--       32 a COOLDOWN follows, 64 the limit is only watched, and an OBSERVED comes before that
 --   s   watcher: the id of a ticket
 local STATE = '<c4ddddddddddBs'
 
--- COOLDOWN, behind the watcher: its end. Then, to the end, the description of who said so.
+-- OBSERVED, behind the watcher: NAMED with how many would have waited, the most weight that was held, and behind a semicolon the
+-- levels, and how many grants each was needed for: "12 40;1=7,2=9".
+--
+-- COOLDOWN, behind those: its end. Then, to the end, the description of who said so.
 local COOLDOWN = '<d'
 
 -- PERMIT, of a key with a name with 'H' or 'R', and its target and a zero behind it:
 --   c1  'h' held, 'r' revoked
 --   d   token
 --   d   time of the grant
---   d   slot, or -1
+--   d   slot, or -1, or -WOULD_WAIT
 local PERMIT = '<c1ddd'
 
 -- TICKET, of a key with a name with 'Q', and its target and a zero behind it:
@@ -162,7 +165,7 @@ local CALL = '<dBI4d'
 --   B   kind
 --   B   flags: see below
 --   I4  n
---   I4  limit
+--   I4  limit; 2^31 more: it is only watched
 --   I4  weight
 --   d   lease
 --   d   ticket: its life
@@ -212,6 +215,10 @@ local MIN_DUE = 5000 -- the shortest time after which a client asks what time ha
 local IDLE = 60000000     -- minimum time that the keys live beyond a lease
 local FENCED = 1000000000 -- time after a fence in which late calls are refused: longer than a kernel repeats a packet
 local REPORTED = 60000000 -- time that a report is kept
+
+local WATCHED = 2147483648 -- is added to a limit that is only watched
+local WOULD_WAIT = 2 -- less than 0, the slot of a permit that would have waited
+local FINE_LEVELS = 32 -- see level_of
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, but some builds of Lua have only 32 bits for it.

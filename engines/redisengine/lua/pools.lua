@@ -196,6 +196,7 @@ end
 
 -- pools_fit reports whether there is as much of pools, without what is reserved.
 R.pools_fit = function(s, takes)
+  if s.observed then return true end
   for pool, n in R.amounts(takes) do
     local p = s.pools and s.pools[pool]
     if not p or n > R.free(s, p) then return false end
@@ -206,7 +207,7 @@ end
 -- backfills reports whether a demand fits beside all that is reserved, and nobody of its class or path is ahead of it: then
 -- serving it keeps nobody waiting any longer. k is the leaf.
 R.backfills = function(s, k, weight, takes, set)
-  if weight > s.limit - s.used - s.reserved or not R.keys_fit(s, k, weight) or not R.pools_fit(s, takes) then return false end
+  if weight > R.limits(s) - s.used - s.reserved or not R.keys_fit(s, k, weight) or not R.pools_fit(s, takes) then return false end
   while k do
     if R.class(s, k, set).state == 2 or R.blocks_all(s, k) then return false end
     k = k.up

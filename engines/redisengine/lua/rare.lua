@@ -98,7 +98,7 @@ R.auto_limit = function(s, q)
 end
 
 -- set_limit stores the limit; 0 leaves it unchanged. With pin, an idle semaphore
--- is not forgotten.
+-- is not forgotten. A limit without observe is enforced.
 R.set_limit = function(s, q)
   local there = q.pools and R.changed_pools(s, q.pools)
   if q.pools and not there then return R.answer(s, TOO_MANY, 0, 0, 0) end
@@ -114,6 +114,7 @@ R.set_limit = function(s, q)
     if not s.only then R.set_caps(s, any and caps or nil) end
   end
   if there then R.set_pools(s, there) end
+  R.observe(s, q.observe or q.limit == 0 and s.observed ~= nil, true)
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -126,6 +127,7 @@ R.mark = function(s, q)
   R.act(s)
   if q.kind == UNSET_LIMIT then
     s.pinned, s.extended = false, true
+    R.observe(s, false, false)
   elseif q.kind == PAUSE then
     s.paused, s.persist = true, true
   else
@@ -152,7 +154,7 @@ end
 -- remove deletes a semaphore without permits and tickets.
 R.remove = function(s)
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.paused, s.cooldown, s.keep, s.token = 0, false, false, nil, 0, 0
+  s.limit, s.pinned, s.paused, s.observed, s.cooldown, s.keep, s.token = 0, false, false, nil, nil, 0, 0
   if not s.only then R.forget_keys(s) end
   if s.keepers > 0 then
     R.begin(s)
@@ -171,12 +173,68 @@ R.open = function(s, q, new)
       R.set_caps(s, q.caps)
       R.set_pools(s, q.pools or '')
     end
+    R.observe(s, q.observe, true)
   end
   R.remember(s, q.lease)
 end
 
 R.put_limit = function(s, limit)
   if s.limit ~= limit then s.limit, s.limited, s.settled = limit, true, false end
+end
+
+-- observe begins to only watch the limit, or to enforce it again. What was counted before is forgotten, if anew says so, too.
+R.observe = function(s, on, anew)
+  if on ~= (s.observed ~= nil) then
+    s.limited, s.settled = true, false
+    if s.keyed then s.keyed.epoch = s.keyed.epoch + 1 end -- what caps block has changed
+  elseif not on or not anew then
+    return
+  end
+  s.observed = on and {waits = 0, most = 0, levels = {}} or nil
+end
+
+-- would_wait reports whether the limit, caps and pools keep the demand of an id waiting when they are enforced.
+R.would_wait = function(s, id, weight)
+  local was, key, fits = s.observed, s.key_of[id] or '', nil
+  s.observed = nil
+  if s.only then
+    fits = weight <= s.limit - s.used
+  else
+    local k, takes = R.key_of(s, id), s.pools and R.takes(key) or ''
+    local poor = string.find(key, '\2', 1, true) and (takes == '' or R.too_small(s.pools, takes) > 0 or not R.pools_fit(s, takes))
+    fits = not poor and weight <= s.limit - s.used and R.keys_fit(s, k, weight)
+  end
+  s.observed = was
+  return not fits
+end
+
+-- level_of returns the level of a weight held: the weight, or up to a sixteenth more.
+R.level_of = function(held)
+  local step = 1
+  while step * FINE_LEVELS < held do step = step * 2 end
+  return math.ceil(held / step) * step
+end
+
+-- count_grant counts a grant, after its weight was taken.
+R.count_grant = function(s, waits)
+  local o, at = s.observed, R.level_of(s.used)
+  if waits then o.waits = o.waits + 1 end
+  o.most, o.levels[at] = math.max(o.most, s.used), (o.levels[at] or 0) + 1
+end
+
+-- parse_observed reads OBSERVED, and observed_text writes it.
+R.parse_observed = function(text)
+  local waits, most, all = string.match(text, '^(%d+) (%d+);(.*)$')
+  local levels = {}
+  for limit, grants in string.gmatch(all, '(%d+)=(%d+)') do levels[tonumber(limit)] = tonumber(grants) end
+  return {waits = tonumber(waits), most = tonumber(most), levels = levels}
+end
+
+R.observed_text = function(o)
+  local list = {}
+  for limit, grants in pairs(o.levels) do list[#list + 1] = string.format('%.0f=%.0f', limit, grants) end
+  local text = string.format('%.0f %.0f;', o.waits, o.most) .. table.concat(list, ',')
+  return struct.pack('<I4', #text) .. text
 end
 
 -- remember keeps the semaphore's keys for at least a lease from now, and IDLE.

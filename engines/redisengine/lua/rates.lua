@@ -37,7 +37,7 @@ end
 -- lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
 -- those behind it may go on that want this rate, though the demand itself still lacks another.
 R.lacks = function(s, weight, takes)
-  local timed, due = weight <= s.limit - s.used - s.reserved, math.huge
+  local timed, due = weight <= R.limits(s) - s.used - s.reserved, math.huge
   for pool, n in R.amounts(takes) do
     local p = s.pools[pool]
     if n > R.free(s, p) and p.unit and n > p.limit - p.reserved then

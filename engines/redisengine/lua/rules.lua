@@ -27,6 +27,7 @@
 --   s.ends             leases to write in holders; false: to remove
 --   s.joins, leaves    tickets to add to the lines, then tickets to remove
 --   s.paused           an operator lets nobody be granted a permit
+--   s.observed         what is counted while the limit is only watched; nil: it is enforced
 --   s.cooldown         until when nobody is granted a permit; nil: there is no cooldown
 --   s.due              when time will have brought what some ticket waits for, in whole
 --
@@ -44,9 +45,9 @@ ask = function(s, q, id)
   local key, caps_differ = q.key or '', (q.caps or s.caps) and R.caps_differ(q.caps, s.caps)
   local pools_differ = (q.pools or '') ~= (s.there or '')
   local begins = s.limit == 0 or q.pin and not s.pinned -- it says what limit, caps and pools there are from now on
-  local new = begins and (s.limit == 0 or q.limit ~= s.limit or caps_differ or pools_differ)
+  local new = begins and (s.limit == 0 or q.limit ~= s.limit or caps_differ or pools_differ or q.observe ~= (s.observed ~= nil))
   local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
-  if begins and not known then
+  if begins and not known and not q.observe then
     if q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
     local pool, most = 0, 0
     if string.find(key, '\2', 1, true) then pool, most = R.too_small_at_first(q) end
@@ -71,12 +72,12 @@ ask = function(s, q, id)
   end
   local counted = known and R.ticket(s, id) and (s.key_of[id] or '') or key
   local k, takes, set, backfills = s.only or R.asked(s, counted), '', nil, false
-  local most, depth, pool = s.limit, 0, 0
+  local most, depth, pool = R.limits(s), 0, 0
   if not s.only then
     most, depth = R.most_of(s, k)
     if string.find(counted, '\2', 1, true) then takes, set = R.takes(counted) end
   end
-  if q.weight <= most and set then
+  if q.weight <= most and set and not s.observed then
     local limit
     pool, limit = R.too_small(s.pools, takes)
     if pool > 0 then most, depth = limit, 0 end
@@ -110,7 +111,7 @@ ask = function(s, q, id)
     s.key_of[id] = key
   end
   local class = set and R.class(s, k, set) or k
-  if not R.halted(s) and q.weight <= s.limit - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
+  if not R.halted(s) and q.weight <= R.limits(s) - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -221,6 +222,9 @@ end,
 -- halted reports whether all grants are stopped: by an operator, or for a while.
 halted = function(s) return s.paused or s.cooldown end,
 
+-- limits returns how much weight all may hold: the limit, or anything while it is only watched.
+limits = function(s) return s.observed and WATCHED - 1 or s.limit end,
+
 -- next finds the ticket that is to be served or dropped next, up to a place in the queue. It returns the class, the id, the
 -- verdict, and the parts of id and entry; nil: there is none.
 --
@@ -271,12 +275,12 @@ settle = function(s, k, id) s.settled, s.front, s.front_head = not (s.sets and s
 -- whose class should be in another list is no head at all. A silent one is dropped before it may block anybody. What is
 -- impossible is never blocked.
 judge = function(s, k, weight, ticket, takes)
-  local impossible = weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.too_small(s.pools, takes) > 0
+  local impossible = not s.observed and (weight > (s.only and s.limit or R.most_of(s, k.of)) or takes ~= '' and R.too_small(s.pools, takes) > 0)
   local blocker = not s.only and not impossible and R.blocker(s, k.of, weight)
   if blocker then return BLOCKED_BY_KEY, blocker end
   if not ticket or ticket <= s.now then return DROP end
   if impossible then return REFUSE end
-  if weight > s.limit - s.used - s.reserved then return BLOCKED_BY_LIMIT end
+  if weight > R.limits(s) - s.used - s.reserved then return BLOCKED_BY_LIMIT end
   if takes ~= '' and not R.pools_fit(s, takes) then return BLOCKED_BY_POOL end
   return SERVE
 end,
@@ -376,7 +380,7 @@ may_keep = function(s, keep)
 end,
 
 -- stopped reports whether released weight may go to no client now.
-stopped = function(s) return s.limit == 0 or s.paused or s.cooldown or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
+stopped = function(s) return s.limit == 0 or s.observed or s.paused or s.cooldown or s.used > s.limit or s.keyed and s.keyed.over > 0 or s.pools and R.pool_over(s) end,
 
 -- others_wait reports whether any other client than the caller of the step has a
 -- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.
@@ -435,8 +439,10 @@ end,
 -- if x of them are below x, none below x is free. of is the tail of a named
 -- permit, or ''.
 take = function(s, id, weight, slotted, lease_end, of)
-  local slot = -1
-  if slotted then
+  local slot, waits = -1, s.observed and R.would_wait(s, id, weight)
+  if waits then
+    slot, s.pools = -WOULD_WAIT, s.pools or not s.only and {} or nil -- it may take of a pool that there is not
+  elseif slotted then
     local low, high = 0, redis.call('ZCARD', KEYS[4])
     s.new_slots = s.new_slots or high == 0
     while low < high do
@@ -451,7 +457,8 @@ take = function(s, id, weight, slotted, lease_end, of)
   s.token, s.used = math.max(s.token + 1, s.now), s.used + weight
   local takes = s.pools and R.takes(s.key_of[id]) or ''
   if not s.only then R.hold(s, R.key_of(s, id), weight, takes) end
-  if s.rated and takes ~= '' then R.spend(s, id, takes) end
+  if s.rated and takes ~= '' and not waits then R.spend(s, id, takes) end
+  if s.observed then R.count_grant(s, waits) end
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -576,7 +583,7 @@ queue_head = function(s, k)
   if k.head or k.n == 0 then return k.head, k.head_place end
   k.changed = true
   if not k.heads or not k.heads[1] then
-    k.heads, k.places = R.some(s, k, 0, k.line == 3 and math.max(1, math.min(s.limit - s.used + 1, k.n, 500)) or 1)
+    k.heads, k.places = R.some(s, k, 0, k.line == 3 and math.max(1, math.min(R.limits(s) - s.used + 1, k.n, 500)) or 1)
     if k.line == 3 then R.lookup_all(s, k.heads) end
   end
   k.head, k.head_place = k.heads[1], k.places[1]

@@ -8,7 +8,7 @@
 -- returns  now, limit, flags, weight held, 1 if it read all of them;
 --       their ids, the holders first; what the state has of each;
 --       the ends of the holders' leases;
---       the keys of a semaphore with keys; AUTO and its end, or ''; a COOLDOWN and what follows it, or ''
+--       the keys of a semaphore with keys; AUTO and its end, or ''; OBSERVED and COOLDOWN and what follows them, or ''
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
