@@ -60,6 +60,26 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 	return held, err
 }
 
+// replaceWaiting is replaceEarlier for one that waits: at each news of its place, and each second while some are before it. If one goes and
+// another comes, the place is the same, and there is no news.
+func (w *watch) replaceWaiting(ctx context.Context) error {
+	for {
+		var again <-chan time.Time
+		if w.ahead.Load() > 0 {
+			again = time.After(time.Second)
+		}
+		select {
+		case <-w.placed:
+		case <-again:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := w.replaceEarlier(ctx, *w.own.Load(), 0); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
 // replaceAll is replaceEarlier for one that has its permit. It waits until all commands that it has stopped have ended.
 func (w *watch) replaceAll(ctx context.Context, p *sema.Permit, signals *signals) error {
 	for {

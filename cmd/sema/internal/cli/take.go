@@ -181,7 +181,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		return nil, err
 	}
 	notes := make(chan string, 64)
-	w := &watch{program: p, name: name, flags: f, engine: at.Engine, began: time.Now(), notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
+	w := &watch{program: p, name: name, flags: f, engine: at.Engine, began: time.Now(), notes: notes, moved: make(chan struct{}, 1), placed: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
 	o.Lease, o.Observer, o.Patient, o.Caps, o.Pools = f.lease, w.observer(), true, f.caps, f.pools
 	if o.OnConflict = policies[f.conflict]; !f.limitGiven { // there is none to put in the stored one's place
@@ -272,6 +272,7 @@ type watch struct {
 	sem    *sema.Semaphore
 	notes  chan string
 	moved  chan struct{} // there is a new position
+	placed chan struct{} // the same, for --replace
 	engine sema.Engine
 	began  time.Time
 	own    atomic.Pointer[string] // the id of the ticket
@@ -305,6 +306,7 @@ func (w *watch) observer() sema.Observer {
 				w.note("%q: the engine answers again", e.Semaphore)
 			}
 			w.away.Store(0)
+			wake(w.placed)
 			w.redraw()
 		},
 		LimitDiffers: func(e sema.Event) {
@@ -326,9 +328,12 @@ func (w *watch) observer() sema.Observer {
 }
 
 // redraw has the goroutine that waits show how it goes now.
-func (w *watch) redraw() {
+func (w *watch) redraw() { wake(w.moved) }
+
+// wake puts something into a channel that holds one, unless it is full.
+func wake(c chan struct{}) {
 	select {
-	case w.moved <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -463,7 +468,13 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
-	replacing := make(chan struct{}, 1) // one look at a time
+	if w.flags.replace != "" {
+		live.look.Go(func() {
+			if err := w.replaceWaiting(live.ctx); err != nil {
+				cancel(&exit{exitUnreachable, err})
+			}
+		})
+	}
 	for {
 		select {
 		case <-caller:
@@ -490,15 +501,6 @@ func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signal
 			cancel(bySignal(s)) // the first one counts
 		case <-w.moved:
 			live.draw()
-			if own := w.own.Load(); w.flags.replace != "" && own != nil && len(replacing) == 0 {
-				replacing <- struct{}{}
-				live.look.Go(func() {
-					defer func() { <-replacing }()
-					if _, err := w.replaceEarlier(ctx, *own, 0); err != nil && ctx.Err() == nil {
-						cancel(&exit{exitUnreachable, err})
-					}
-				})
-			}
 		case text := <-w.notes:
 			live.clear()
 			w.say("%s", text)
