@@ -34,6 +34,7 @@ type Record struct {
 	Limit   int          `json:"limit,omitempty"`   // limit
 	Caps    []*int       `json:"caps,omitempty"`    // limit: the caps of keys without a rule, by how many names a key has, up to the last one that was set; null: left as it was; 0: no cap
 	Pools   engine.Pools `json:"pools,omitempty"`   // limit: how much there is of those that were set, by name; 0: the pool ended
+	Observe bool         `json:"observe,omitempty"` // limit: it is only watched
 	Key     engine.Key   `json:"key,omitempty"`     // set-key, unset-key; revoke, release: the permit's; a text, or a list of several names
 	Cap     int          `json:"cap,omitempty"`     // set-key; 0: that of keys without a rule
 	Share   int          `json:"share,omitempty"`   // set-key; 0: engine.DefaultShare

@@ -64,7 +64,7 @@ func (h *Handler) rank(s watch.Summary) (list []string, rank float64) {
 		add(4, view.Count(n, "lease")+" about to end")
 	}
 	switch {
-	case s.Limit > 0 && s.Used > s.Limit:
+	case s.Limit > 0 && s.Used > s.Limit && s.Observed == nil:
 		rank = max(rank, 3)
 	case s.Paused:
 		rank = max(rank, attention)

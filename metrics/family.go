@@ -12,6 +12,7 @@ const (
 	Limit           = "sema.limit"            // gauge: the weight that may be held; the engine's
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
+	LimitEnough     = "sema.limit.enough"     // gauge: the limit that is enough for 99 % of the acquisitions, of one that is only watched; the engine's
 	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly, in the last window of the limit's controller; the engine's
 	KeysInTurn      = "sema.keys.in_turn"     // gauge by level: how many keys wait and are below their caps; the engine's
 	KeysFull        = "sema.keys.full"        // gauge by level: how many keys wait and are at their caps; the engine's
@@ -126,6 +127,7 @@ var about = []Family{
 	{Name: LeasesActive, Unit: "{permit}", Help: "Weight that is held."},
 	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
 	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
+	{Name: LimitEnough, Unit: "{permit}", Help: "With this limit 99 % of the acquisitions would not have waited for it; of a limit that is only watched."},
 	{Name: LimitBad, Unit: "1", Help: "Part of the time held that went badly in the last window of the controller that finds the limit, 0 to 1."},
 	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight, by how many names they have."},
 	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves, at their caps, by how many names they have."},

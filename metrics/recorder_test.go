@@ -207,7 +207,8 @@ func TestNamesAreGrouped(t *testing.T) {
 	for i := range 100 {
 		o.Failed(sema.Event{Semaphore: fmt.Sprint("llm/", i), Err: sema.ErrBusy})
 	}
-	wants(t, text(t, r), map[string]string{"sema_acquires_total{sema_name=\"llm\uFFFD\",result=\"refused\"}": "100"})
+	o.Acquired(sema.Event{Semaphore: "llm/1", WouldWait: true})
+	wants(t, text(t, r), map[string]string{"sema_acquires_total{sema_name=\"llm\uFFFD\",result=\"refused\"}": "100", "sema_acquires_total{sema_name=\"llm\uFFFD\",result=\"would_wait\"}": "1"})
 }
 
 func TestLabelsAreEscaped(t *testing.T) {

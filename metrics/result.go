@@ -10,7 +10,7 @@ import (
 
 // ResultOf is the label "result" of an acquisition that ended with err:
 //
-//	acquired  err is nil: there is a permit
+//	acquired  err is nil: there is a permit; would_wait in its place if the limit is only watched, and would have kept it waiting
 //	refused   nothing was free, and the caller did not wait, or too many waited before it
 //	timeout   its context's deadline came first
 //	canceled  its context was canceled
@@ -42,8 +42,11 @@ func ResultOf(err error) string {
 // Acquired is the label "result" of an acquisition that succeeded.
 const Acquired = "acquired"
 
-// results are all that ResultOf returns.
-var results = [...]string{Acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout"}
+// wouldWait is the label "result" of a permit that would have waited if the limit were not only watched.
+const wouldWait = "would_wait"
+
+// results are all that ResultOf returns, and wouldWait.
+var results = [...]string{Acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout", wouldWait}
 
 // abandoned is the label "reason" of a permit that the program forgot to
 // release.
@@ -72,7 +75,13 @@ var reasons = [...]string{abandoned, "expired", "held_too_long", "revoked"}
 // the reason for which each permit ended, "" after a release, and how long it was held.
 func Observer(acquired func(semaphore, result string, waited time.Duration), ended func(semaphore, reason string, held time.Duration)) sema.Observer {
 	return sema.Observer{
-		Acquired:  func(e sema.Event) { acquired(e.Semaphore, Acquired, e.Waited) },
+		Acquired: func(e sema.Event) {
+			result := Acquired
+			if e.WouldWait {
+				result = wouldWait
+			}
+			acquired(e.Semaphore, result, e.Waited)
+		},
 		Failed:    func(e sema.Event) { acquired(e.Semaphore, ResultOf(e.Err), 0) },
 		Released:  func(e sema.Event) { ended(e.Semaphore, "", e.Held) },
 		Lost:      func(e sema.Event) { ended(e.Semaphore, reasonOf(e.Err), e.Held) },

@@ -131,6 +131,9 @@ func (x *Watch) Families(ctx context.Context) []Family {
 		}
 		if label != Other { // a sum of limits limits nothing
 			add(Limit, float64(s.Limit))
+			if s.Observed != nil {
+				add(LimitEnough, float64(s.Observed.Enough))
+			}
 			if s.Auto != nil {
 				add(LimitBad, float64(s.Auto.Bad)/1000)
 			}
@@ -176,6 +179,9 @@ func sum(a, b watch.Summary) watch.Summary {
 	a.Oldest = max(a.Oldest, b.Oldest)
 	if a.Auto == nil {
 		a.Auto = b.Auto
+	}
+	if a.Observed == nil {
+		a.Observed = b.Observed
 	}
 	return a
 }

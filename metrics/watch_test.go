@@ -89,6 +89,16 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 			`sema_queue_size{sema_name="llm"}`:           "0",
 			`sema_queue_oldest_seconds{sema_name="llm"}`: "0",
 		})
+		o, err := sema.Operate(e, "llm")
+		expect.OK(t, err)
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Observe: true}))
+		for range 2 {
+			p, err := s.Acquire(t.Context(), sema.Weight(2))
+			expect.OK(t, err)
+			defer func() { _ = p.Release() }()
+		}
+		time.Sleep(time.Minute)
+		wants(t, text(t, x), map[string]string{`sema_limit_enough{sema_name="llm"}`: "4"})
 	})
 }
 

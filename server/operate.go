@@ -116,9 +116,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) e
 // setLimit pins a limit.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
-		Limit *wire.Whole  `json:"limit"`
-		Caps  []wire.Whole `json:"caps"`
-		Pools wire.Amounts `json:"pools"`
+		Limit   *wire.Whole  `json:"limit"`
+		Caps    []wire.Whole `json:"caps"`
+		Pools   wire.Amounts `json:"pools"`
+		Observe bool         `json:"observe"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
@@ -131,8 +132,8 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 	if err != nil {
 		return err
 	}
-	a := access.Record{What: "limit", Limit: limit, Pools: pools}
-	rule := sema.Rule{Limit: limit, Pools: pools}
+	a := access.Record{What: "limit", Limit: limit, Pools: pools, Observe: q.Observe}
+	rule := sema.Rule{Limit: limit, Pools: pools, Observe: q.Observe}
 	if q.Caps != nil { // all of them: one that the list leaves out ends
 		caps, err := capsOf(q.Caps)
 		if err != nil {

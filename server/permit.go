@@ -13,6 +13,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 	"sema/internal/rights"
 	"sema/internal/wire"
 )
@@ -90,18 +91,19 @@ func tooMuch(name string, takes engine.Pools, at, limit int) error {
 
 // permitJSON is the answer with a permit.
 type permitJSON struct {
-	Name   string       `json:"name"`
-	ID     string       `json:"id"`
-	Permit string       `json:"permit"`
-	Weight int          `json:"weight"`
-	Key    engine.Key   `json:"key"`
-	Takes  engine.Pools `json:"takes"`
-	Token  int64        `json:"token"`
-	Slot   *int         `json:"slot"`
-	Lease  float64      `json:"lease_seconds"`
-	Limit  int          `json:"limit"` // these three as stored
-	Caps   []int        `json:"caps"`
-	Pools  engine.Pools `json:"pools"`
+	Name      string       `json:"name"`
+	ID        string       `json:"id"`
+	Permit    string       `json:"permit"`
+	Weight    int          `json:"weight"`
+	Key       engine.Key   `json:"key"`
+	Takes     engine.Pools `json:"takes"`
+	Token     int64        `json:"token"`
+	Slot      *int         `json:"slot"`
+	WouldWait bool         `json:"would_wait,omitempty"` // if the limit were not only watched
+	Lease     float64      `json:"lease_seconds"`
+	Limit     int          `json:"limit"` // these three as stored
+	Caps      []int        `json:"caps"`
+	Pools     engine.Pools `json:"pools"`
 }
 
 // describe makes the answer with a held permit. The lock is held.
@@ -113,6 +115,8 @@ func (x *semaphore) describe(p *permit, id string) permitJSON {
 	}
 	if slot := p.Slot(); slot >= 0 {
 		j.Slot = &slot
+	} else {
+		j.WouldWait = slot == protocol.WouldWait
 	}
 	return j
 }

@@ -32,6 +32,7 @@ type Summary struct {
 
 	Pools    []engine.PoolState // by name; not to be changed
 	Cooldown *engine.Cooldown   // all grants are stopped for a while; nil: they are not
+	Observed *engine.Observed   // of a limit that is only watched; nil: it is enforced
 }
 
 // Levels count keys by how many names they have: first those of one name. The callers without a
@@ -42,7 +43,7 @@ type Levels [engine.MaxDepth]int
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto, Pools: st.Pools, Cooldown: st.Cooldown,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Auto: st.Auto, Pools: st.Pools, Cooldown: st.Cooldown, Observed: st.Observed,
 	}
 	for _, k := range st.Keys {
 		if k.Key == "" && len(st.Keys) == 1 && st.Caps == (engine.Caps{}) {

@@ -46,7 +46,7 @@ type observables struct {
 
 func (t *Telemetry) observables() (observables, error) {
 	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
-	for _, name := range []string{metrics.Limit, metrics.LimitBad, metrics.LeasesActive, metrics.QueueSize, metrics.KeysInTurn, metrics.KeysFull, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
+	for _, name := range []string{metrics.Limit, metrics.LimitEnough, metrics.LimitBad, metrics.LeasesActive, metrics.QueueSize, metrics.KeysInTurn, metrics.KeysFull, metrics.PoolLimit, metrics.PoolUsed, metrics.PoolWaiting, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
 		f := metrics.Of(name, nil)
 		var made metric.Observable
 		var err error
@@ -55,7 +55,7 @@ func (t *Telemetry) observables() (observables, error) {
 			var c metric.Int64ObservableCounter
 			c, err = t.meter.Int64ObservableCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 			x.sums[name], made = c, c
-		case name == metrics.QueueOldest || name == metrics.EngineUp || name == metrics.LimitBad: // no use in a sum
+		case name == metrics.QueueOldest || name == metrics.EngineUp || name == metrics.LimitBad || name == metrics.LimitEnough: // no use in a sum
 			var g metric.Float64ObservableGauge
 			g, err = t.meter.Float64ObservableGauge(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 			x.gauges[name], made = g, g

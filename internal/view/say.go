@@ -41,6 +41,8 @@ func Head(s watch.Summary, k Known) string {
 		return "Paused" + lasting(k.Paused)
 	case s.Cooldown != nil && s.Cooldown.Left > k.Since:
 		return "Nobody begins for " + Brief(s.Cooldown.Left-k.Since) + ", said " + Says(s.Cooldown.By)
+	case s.Observed != nil:
+		return "Only watched"
 	case s.Used > s.Limit:
 		return Number(s.Used-s.Limit) + " above the limit"
 	case s.Limit > 0 && s.Used == s.Limit:
@@ -51,6 +53,18 @@ func Head(s watch.Summary, k Known) string {
 		return "Idle"
 	}
 	return "Open"
+}
+
+// Observes says what a limit that is only watched would have done.
+func Observes(o *engine.Observed, limit int) string {
+	text := fmt.Sprintf("%s of %s would have waited", Number(int(o.WouldWait)), Number(int(o.Grants)))
+	if queue := o.Most - limit; queue > 0 {
+		text += fmt.Sprintf(", up to %s at once", Number(queue))
+	}
+	if o.Enough > 0 {
+		text += fmt.Sprintf("; a limit of %s is enough for 99 %%", Number(o.Enough))
+	}
+	return text
 }
 
 func lasting(d time.Duration) string {
@@ -73,6 +87,9 @@ func out(pools []engine.PoolState) (found *engine.PoolState) {
 // Say describes the state of a look, whose Rows these are.
 func (l Look) Say(s watch.Summary, rows []Key, k Known) Sentence {
 	x := Sentence{Head: Head(s, k), Held: fmt.Sprintf("%s of %s held", Number(s.Used), Number(s.Limit)), Wait: waits(s.Waiting, "")}
+	if x.Head == "Only watched" {
+		x.More = append(x.More, Observes(s.Observed, s.Limit)+".")
+	}
 	oldest, pool, rated := "The oldest holder is ", "", false
 	switch p := out(s.Pools); {
 	case x.Head == "Idle":

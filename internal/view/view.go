@@ -33,13 +33,14 @@ type Summary struct {
 // State is a semaphore with its holders and waiters.
 type State struct {
 	Summary
-	Holders  []Holder    `json:"holders"`            // the one that got its permit first comes first
-	Waiters  []Waiter    `json:"waiters"`            // in the order they will be served; with keys, key by key
-	Caps     []int       `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
-	Pools    []PoolState `json:"pools"`              // by name
-	Cooldown *Cooldown   `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
-	Keys     []Key       `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
-	Adapting *Adapting   `json:"adapting,omitempty"` // nil: nobody finds the limit
+	Holders  []Holder         `json:"holders"`            // the one that got its permit first comes first
+	Waiters  []Waiter         `json:"waiters"`            // in the order they will be served; with keys, key by key
+	Caps     []int            `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
+	Pools    []PoolState      `json:"pools"`              // by name
+	Cooldown *Cooldown        `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
+	Observed *engine.Observed `json:"observed,omitempty"` // nil: the limit is enforced; else it is only watched
+	Keys     []Key            `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
+	Adapting *Adapting        `json:"adapting,omitempty"` // nil: nobody finds the limit
 
 	MoreHolders int `json:"more_holders,omitempty"` // so many are left out
 	MoreWaiters int `json:"more_waiters,omitempty"` // tickets
@@ -113,15 +114,16 @@ type Key struct {
 
 // Holder is a client with a permit.
 type Holder struct {
-	Permit  string       `json:"permit"`
-	Key     engine.Key   `json:"key"`   // whose it is; "": nobody's
-	Takes   engine.Pools `json:"takes"` // of pools
-	Weight  int          `json:"weight"`
-	Slot    *int         `json:"slot"`        // nil: none
-	Token   *int64       `json:"token"`       // nil: not recorded
-	Age     *float64     `json:"age_seconds"` // nil: not recorded
-	Left    float64      `json:"lease_left_seconds"`
-	Revoked bool         `json:"revoked"`
+	Permit    string       `json:"permit"`
+	Key       engine.Key   `json:"key"`   // whose it is; "": nobody's
+	Takes     engine.Pools `json:"takes"` // of pools
+	Weight    int          `json:"weight"`
+	Slot      *int         `json:"slot"`        // nil: none
+	Token     *int64       `json:"token"`       // nil: not recorded
+	Age       *float64     `json:"age_seconds"` // nil: not recorded
+	Left      float64      `json:"lease_left_seconds"`
+	Revoked   bool         `json:"revoked"`
+	WouldWait bool         `json:"would_wait,omitempty"` // if the limit were not only watched
 	Client
 }
 
@@ -159,7 +161,7 @@ func Summarize(s watch.Summary) Summary {
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
 	look := LookAt(st)
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Keys: look.Rows()}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Observed: st.Observed, Keys: look.Rows()}
 	look.Explain(v.Keys)
 	if c := st.Cooldown; c != nil {
 		v.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}
@@ -168,7 +170,7 @@ func Of(name string, st engine.State) State {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}
 	for _, h := range ByToken(st.Holders) {
-		one := Holder{Permit: h.ID, Key: h.Key, Takes: h.Takes, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked, Client: clientOf(h.Client)}
+		one := Holder{Permit: h.ID, Key: h.Key, Takes: h.Takes, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked, WouldWait: h.WouldWait, Client: clientOf(h.Client)}
 		if h.Slot >= 0 {
 			one.Slot = &h.Slot
 		}

@@ -29,9 +29,10 @@ const applyHelp = `Set the limits that a JSON file has, which a repository and i
   }
 
 caps are how much each key of one name may hold, each of two names, each of three;
-0 is no cap. What the file leaves out stays as it is. With --prune, what an operator
-set and the file leaves out is unset: caps, pools, rules of keys, and the limits of
-other semaphores. A second run changes nothing.
+0 is no cap. With "observe": true a limit is only watched. What the file leaves out
+stays as it is. With --prune, what an operator set and the file leaves out is unset:
+caps, pools, rules of keys, and the limits of other semaphores. A second run changes
+nothing.
 
 If one entry is wrong, nothing is changed.`
 
@@ -41,6 +42,8 @@ type wanted struct {
 	Caps  []wire.Whole `json:"caps"`
 	Pools wire.Amounts `json:"pools"`
 	Keys  wire.Fields  `json:"keys"`
+
+	Observe bool `json:"observe"`
 
 	caps  engine.Caps
 	pools engine.Pools
@@ -233,8 +236,12 @@ func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*w
 
 // change is the rule that a semaphore lacks, without its keys, and what it says.
 func (q *wanted) change(st sema.State, prune bool) (rule sema.Rule, words []string) {
-	if limit := int(q.Limit); limit > 0 && (st.Limit != limit || !st.Pinned) {
+	limit, watched := int(q.Limit), st.Observed != nil
+	if limit > 0 && (st.Limit != limit || !st.Pinned || watched != q.Observe) {
 		rule.Limit, words = limit, append(words, fmt.Sprintf("limit %d", limit))
+	}
+	if rule.Observe = q.Observe && (!watched || rule.Limit > 0); rule.Observe {
+		words = append(words, "only watched")
 	}
 	if q.caps != st.Caps && (q.Caps != nil || prune) {
 		for i, n := range q.caps {

@@ -23,8 +23,8 @@ const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset,
 A limit that is set is pinned: it stays when nobody uses the semaphore, and
 replaces the -n of all programs. A larger limit serves waiters at once. A
 smaller limit takes no permit away: sema grants again when less than it is held.
-After --unset the limit stays only while the semaphore is in use. "sema rm"
-removes an idle semaphore at once.
+After --unset the limit stays only while the semaphore is in use. With --observe
+nobody waits, and sema counts who would have; N enforces the limit again.
 
 With --caps 20,4, each key of one name (see sema run --key) may hold at most 20,
 and each of two names at most 4; - in a place, or no place, is no cap. --pool is
@@ -33,10 +33,10 @@ how much there is of pools (see sema run --take). With --key acme/alice, N,
 command leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
-	unset, caps, pools, key, share := false, sema.Caps{}, engine.Pools(""), engine.Key(""), 0
+	unset, observe, caps, pools, key, share := false, false, sema.Caps{}, engine.Pools(""), engine.Key(""), 0
 	cmd := p.newCommand("limit [flags] NAME [N]", "Print or set the limit of a semaphore", limitHelp, func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
-		rule := sema.Rule{Share: share, Pools: pools}
+		rule := sema.Rule{Share: share, Pools: pools, Observe: observe}
 		if len(args) == 2 {
 			var err error
 			if rule.Limit, err = strconv.Atoi(args[1]); err != nil {
@@ -53,16 +53,18 @@ func (p *program) limitCommand() *cobra.Command {
 				rule.Caps[i] = cmp.Or(n, engine.MaxLimit)
 			}
 		}
-		set := len(args) == 2 || given("share") || given("caps") || given("pool")
+		set := len(args) == 2 || given("share") || given("caps") || given("pool") || observe
 		switch {
 		case unset && set:
-			return usage("one of them", "--unset and N, --share, --caps or --pool exclude each other")
+			return usage("one of them", "--unset and N, --share, --caps, --pool or --observe exclude each other")
 		case given("share") && !given("key"):
 			return usage("--key K", "--share %d needs --key", share)
 		case given("share") && share == 0: // to the library it means as before
 			return usage("--share 100", "share 0: want 1 … %d", engine.MaxShare)
 		case given("key") && given("caps"):
 			return usage("one of them", "--key and --caps exclude each other")
+		case given("key") && observe:
+			return usage("one of them", "--key and --observe exclude each other")
 		case given("key") && given("pool"):
 			return usage("one of them", "--key and --pool exclude each other")
 		}
@@ -91,7 +93,7 @@ func (p *program) limitCommand() *cobra.Command {
 		case given("key"):
 			return p.writeKey(args[0], key, after)
 		case p.json:
-			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List(), Pools: view.Pools(after.Pools)}
+			doc := limitJSON{Name: args[0], Limit: after.Limit, Pinned: after.Pinned, Caps: after.Caps.List(), Pools: view.Pools(after.Pools), Observed: after.Observed}
 			if set && before.Limit > 0 {
 				doc.Previous = before.Limit
 			} else if set {
@@ -108,6 +110,9 @@ func (p *program) limitCommand() *cobra.Command {
 		if given("pool") {
 			text += ", " + poolsWords(there(after))
 		}
+		if after.Observed != nil {
+			text += ", only watched: " + view.Observes(after.Observed, after.Limit)
+		}
 		return p.write("%s\n", text)
 	})
 	cmd.Flags().SortFlags = false
@@ -115,10 +120,12 @@ func (p *program) limitCommand() *cobra.Command {
 	poolsFlag(cmd, &pools, "pool", 0, "how much there is of pools, of which others stay: gpu=6; 0 ends a pool")
 	keyFlag(cmd, &key, "print, set or unset the rule of this key: acme, or acme/alice")
 	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait beside it, 1 to 1000; a key without a share has 100")
+	cmd.Flags().BoolVar(&observe, "observe", false, "only watch the limit: nobody waits, and who would have is counted")
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
   name, limit, pinned, caps (of keys of one name, of two, of three; 0: none;
     zeros at the end are left out), pools (list of pool, limit, used, waiting, rate),
+    observed (as show has it; missing if the limit is enforced),
     previous (only with N, --caps or --pool: the limit before, null: none)
   with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap
     or a share of its own)`)
@@ -131,6 +138,7 @@ type limitJSON struct {
 	Pinned   bool             `json:"pinned"`
 	Caps     []int            `json:"caps"`
 	Pools    []view.PoolState `json:"pools"`
+	Observed *engine.Observed `json:"observed,omitempty"`
 	Previous any              `json:"previous,omitempty"` // only if it was set: a number, or null
 }
 

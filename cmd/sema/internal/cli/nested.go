@@ -34,7 +34,7 @@ func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
 			return usage(fmt.Sprintf("-n %d", weight), "weight %d is above the limit %d", weight, limit)
 		case errors.Is(err, sema.ErrNotFound):
 			return nil
-		case err != nil:
+		case err != nil || st.Observed != nil: // nobody waits for a limit that is only watched
 			return err
 		}
 		const try = "another name for the inner semaphore, or env -u " + heldVariable + " in front of a command that outlives the outer one"

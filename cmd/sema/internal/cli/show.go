@@ -42,6 +42,9 @@ func (p *program) showCommand() *cobra.Command {
   adapting (missing if nobody finds the limit): min, max, bad (part of the time
     held that went badly in the last window, 0 to 1)
   pools: list of pool, limit (0: an operator ended it), used, waiting
+  observed (missing if the limit is enforced): grants, would_wait (so many of them
+    would have waited), most (the most weight held at once), enough (the limit
+    with which 99 % would not have waited for it)
   keys: list of key (a text, or a list of several names; the last is "" for a
     key's own callers beside those below it), held, waiting, oldest_seconds, cap
     (0: none), share, ruled (it has a cap or a share of its own), full (its own
@@ -49,8 +52,8 @@ func (p *program) showCommand() *cobra.Command {
     it), why
   holders: list of permit, key, takes (amounts by pool), weight, slot (null:
     none), token (null: not recorded), age_seconds (null: not recorded),
-    lease_left_seconds, revoked, host, pid, label, version (of sema, if known),
-    caller (the caller's own id of the permit)
+    lease_left_seconds, revoked, would_wait (true, or missing), host, pid, label,
+    version (of sema, if known), caller (the caller's own id of the permit)
   waiters: list of position (from 1, among those of its key that take the same
     pools), permit, key, takes, weight, waiting_seconds, behind (how many more
     callers wait in its process), host, pid, label, version, caller`)
@@ -73,7 +76,11 @@ func table(name string, st sema.State) string {
 		rule += fmt.Sprintf(", nobody begins for %s, said %s", brief(c.Left), printable(view.Says(c.By), 2*engine.MaxLabel))
 	}
 	head := fmt.Sprintf("%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, rule, st.Used, max(0, st.Limit-st.Used), st.Waiting())
-	for _, text := range []string{view.Adapts(st), releases(st)} {
+	observes := ""
+	if st.Observed != nil {
+		observes = "only watched: " + view.Observes(st.Observed, st.Limit)
+	}
+	for _, text := range []string{observes, view.Adapts(st), releases(st)} {
 		if text != "" {
 			head += text + "\n"
 		}
@@ -87,6 +94,9 @@ func table(name string, st sema.State) string {
 			revoked := ""
 			if h.Revoked {
 				revoked = " (revoked)"
+			}
+			if h.WouldWait {
+				revoked += " (would wait)"
 			}
 			fmt.Fprintf(t, "%s\t%s%d\t%s%s\t%s%s\t%s\n", h.ID, keyCell(keyed, h.Key), h.Weight, takesCell(pooled, h.Takes), held(h), brief(h.Left), revoked, hostPIDLabel(h.Client))
 		}
