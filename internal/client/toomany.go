@@ -44,8 +44,8 @@ func (ls *lines) forgetPaces() {
 }
 
 // refusal reports whether a caller is refused at once, and with which event: because MaxWaiting callers and tickets of its line
-// are before it, or because the grant would come after its deadline. A caller with none before it is never refused, and nobody
-// is where the limit is only watched. No
+// are before it, or because the grant would come after its deadline. A caller with none before it is never refused. While the
+// limit is only watched, no caller is. No
 // caller is refused for its deadline while the pace is stale: while nobody was granted for as long as the deadline is
 // away. Only callers that wait can learn a new pace.
 func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {

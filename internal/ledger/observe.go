@@ -7,8 +7,8 @@ import (
 	"sema/internal/protocol"
 )
 
-// A limit may only be watched: then nothing but a pause or a cooldown keeps anybody waiting, and the ledger counts whom the
-// limit, the caps and the pools would have kept waiting. This file counts.
+// A limit may only be watched. Then only a pause or a cooldown keeps a caller waiting, and this file counts the callers that the
+// limit, a cap or a pool would have kept waiting.
 
 // Observed counts the grants since the limit is only watched.
 type Observed struct {
@@ -67,8 +67,8 @@ func (l *Ledger) wouldWait(d *demand) bool {
 	return waits
 }
 
-// count counts a grant, after its weight was taken. A permit that would have waited has no slot, and spends nothing of rates: when
-// the limit is enforced again, nobody pays for it.
+// count counts a grant, after its weight was taken. A permit that would have waited has no slot, and spends nothing of rates. So the
+// rates are free for the others when the limit is enforced again.
 func (o *Observed) count(held, slot int) {
 	o.WouldWait += int64(bit(slot == protocol.WouldWait))
 	o.Most = max(o.Most, held)

@@ -111,7 +111,7 @@ func (k *checker) revoked(before *view, c protocol.Call, reply protocol.Reply) {
 	}
 }
 
-// observed looks at a limit that is only watched: whom it would not have kept waiting kept to it, and the others have spent
+// observed looks at a limit that is only watched. A permit that would not have waited keeps to the limit. The others have spent
 // nothing of rates.
 func (k *checker) observed(before *view, c protocol.Call, reply protocol.Reply) {
 	l := k.w.server.ledger
