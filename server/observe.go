@@ -8,6 +8,7 @@ import (
 
 	"sema"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // tell tells an observer, if it wants to know, of a permit of this semaphore.
@@ -18,6 +19,7 @@ func (x *semaphore) tell(f func(sema.Event), p *permit, e sema.Event) {
 	e.Semaphore = x.name
 	if p != nil {
 		e.Permit, e.Weight, e.Label, e.Token = p.Wish.ID.String(), p.Wish.ID.Weight, p.Wish.Who.Label, p.Token()
+		e.WouldWait = p.Slot() == protocol.WouldWait
 	}
 	f(e)
 }

@@ -113,11 +113,22 @@ func TestAnObserverIsToldOfCallers(t *testing.T) {
 		cancel()
 		_ = w.Body.Close()
 		h.settle()
+		h.want(204, "PUT", x+"/limit", `{"limit":1,"observe":true}`)
+		h.want(200, "PUT", x+"/permits/c", `{"limit":1}`)
+		if d := h.want(200, "PUT", x+"/permits/d", `{"limit":1,"weight":3}`); d.field("would_wait") != true || d.field("slot") != nil {
+			t.Errorf("%s", d.body)
+		}
+		if st := h.want(200, "GET", x, ``); !strings.Contains(string(st.body), `"observed":{"grants":2,"would_wait":1,"most":4,"enough":4}`) || !strings.Contains(string(st.body), `"would_wait":true`) {
+			t.Errorf("%s", st.body)
+		}
+		h.want(204, "PUT", x+"/limit", `{"limit":5}`)
+		h.want(200, "PUT", x+"/permits/e", `{"limit":1}`)
+		h.want(429, "PUT", x+"/permits/f", `{"limit":1}`)
 		var text strings.Builder
 		expect.OK(t, metrics.WriteText(t.Context(), &text, recorder))
 		for _, want := range []string{
-			`sema_acquires_total{sema_name="x",result="acquired"} 3`, `sema_acquires_total{sema_name="x",result="refused"} 1`, `sema_acquires_total{sema_name="x",result="timeout"} 1`,
-			`sema_acquires_total{sema_name="x",result="invalid"} 1`, `sema_acquires_total{sema_name="x",result="failed"} 0`, `sema_acquire_wait_seconds_count{sema_name="x"} 3`,
+			`sema_acquires_total{sema_name="x",result="acquired"} 5`, `sema_acquires_total{sema_name="x",result="would_wait"} 1`, `sema_acquires_total{sema_name="x",result="refused"} 2`, `sema_acquires_total{sema_name="x",result="timeout"} 1`,
+			`sema_acquires_total{sema_name="x",result="invalid"} 1`, `sema_acquires_total{sema_name="x",result="failed"} 0`, `sema_acquire_wait_seconds_count{sema_name="x"} 5`,
 			`sema_leases_lost_total{sema_name="x",reason="expired"} 1`, `sema_lease_duration_seconds_count{sema_name="x"} 4`,
 		} {
 			if !strings.Contains(text.String(), want+"\n") {
