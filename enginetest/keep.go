@@ -258,7 +258,7 @@ var keepTests = []test{
 	}},
 	{name: "a busy client overtakes nobody that waits", run: func(e *env) {
 		busy, other := e.sem(1, nil), e.sem(1, nil)
-		served, stop := e.keepBusy(busy, 3*time.Millisecond) // a message of a busy machine may take 100 ms, and a lost recall seconds
+		served, stop := e.keepBusy(busy, 6*time.Millisecond) // a message of a busy machine may take half a second, and a lost recall five
 		defer stop()
 		for range 20 {
 			before := served.Load()
