@@ -120,7 +120,7 @@ func (s *Semaphore) mayBecome(pool string) int {
 	}
 	s.loop.Lock()
 	defer s.loop.Unlock()
-	if s.options.Observe || s.loop.Machine.Watched() {
+	if s.loop.Machine.Watched() {
 		return engine.MaxLimit
 	}
 	if pool == "" {

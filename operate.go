@@ -54,7 +54,7 @@ type Rule struct {
 	Caps engine.Caps
 
 	// Observe only watches the limit from now on, in place of enforcing it, see Options.Observe. A rule with a Limit and without
-	// Observe enforces it again; other fields leave that as it is. Each rule begins the counts anew.
+	// Observe enforces it again; other fields leave that as it is. Each rule of the semaphore begins the counts anew.
 	Observe bool
 
 	// Pools are how much there is of some pools from now on, see Options.Pools; 0 ends one: "gpu=6,licence=0". Those that it

@@ -29,7 +29,7 @@ const (
 func (h *Handler) troubles(s watch.Summary) (list []string, class string) {
 	list, rank := h.rank(s)
 	switch {
-	case rank >= 6 || s.Used > s.Limit:
+	case rank >= 6 || s.Used > s.Limit && s.Observed == nil:
 		class = "bad"
 	case rank >= attention:
 		class = "warn"

@@ -91,6 +91,7 @@ type Cooldown struct {
 type Observed struct {
 	Grants    int64 `json:"grants"`
 	WouldWait int64 `json:"would_wait"` // so many of them would have waited
+	ForLimit  int64 `json:"for_limit"`  // so many of those for the limit; the others for a cap or a pool alone
 	Most      int   `json:"most"`       // the most weight that was held at once: what is more than the limit would have been queued
 	Enough    int   `json:"enough"`     // with this limit 99 % would not have waited for it; above 32 it may be a sixteenth too high
 }

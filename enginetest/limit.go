@@ -27,10 +27,12 @@ var limitTests = []test{
 			}
 		}
 		st := e.state(s)
-		if o := st.Observed; o == nil || *o != (engine.Observed{Grants: 6, WouldWait: 6, Most: 18, Enough: 18}) || st.Limit != 2 || len(st.Holders) != 7 || st.Holders[0].WouldWait || !st.Holders[6].WouldWait {
+		if o := st.Observed; o == nil || *o != (engine.Observed{Grants: 6, WouldWait: 6, ForLimit: 6, Most: 18, Enough: 18}) || st.Limit != 2 || len(st.Holders) != 7 || st.Holders[0].WouldWait || !st.Holders[6].WouldWait {
 			e.Fatalf("observed %+v of %+v", o, st)
 		}
-		e.release(all...)
+		inner, err := s.Acquire(all[1].Context(e.ctx()), sema.Weight(2))
+		e.ok(err) // it waits for nobody, so not for itself
+		e.release(append(all, inner)...)
 		p := e.acquire(s, 1)
 		if p.WouldWait() {
 			e.Error("alone, and would wait")
@@ -59,7 +61,7 @@ var limitTests = []test{
 		for _, w := range line {
 			all = append(all, e.permit(w))
 		}
-		if o := e.state(s).Observed; o == nil || *o != (engine.Observed{Grants: 20, WouldWait: 19, Most: 20, Enough: 20}) || would.Load() != 19 {
+		if o := e.state(s).Observed; o == nil || *o != (engine.Observed{Grants: 20, WouldWait: 19, ForLimit: 19, Most: 20, Enough: 20}) || would.Load() != 19 {
 			e.Errorf("observed %+v, and told of %d", o, would.Load())
 		}
 		newer := e.sem(1, nil)

@@ -118,7 +118,7 @@ func TestAnObserverIsToldOfCallers(t *testing.T) {
 		if d := h.want(200, "PUT", x+"/permits/d", `{"limit":1,"weight":3}`); d.field("would_wait") != true || d.field("slot") != nil {
 			t.Errorf("%s", d.body)
 		}
-		if st := h.want(200, "GET", x, ``); !strings.Contains(string(st.body), `"observed":{"grants":2,"would_wait":1,"most":4,"enough":4}`) || !strings.Contains(string(st.body), `"would_wait":true`) {
+		if st := h.want(200, "GET", x, ``); !strings.Contains(string(st.body), `"observed":{"grants":2,"would_wait":1,"for_limit":1,"most":4,"enough":4}`) || !strings.Contains(string(st.body), `"would_wait":true`) {
 			t.Errorf("%s", st.body)
 		}
 		h.want(204, "PUT", x+"/limit", `{"limit":5}`)

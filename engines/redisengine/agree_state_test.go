@@ -314,7 +314,7 @@ func someKeepers(t failer, now int64, got, want map[string]protocol.Notification
 }
 
 func sameReply(a, b protocol.Reply) bool {
-	return a.Limit == b.Limit && a.Caps == b.Caps && a.Room == b.Room && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Keep == b.Keep && a.Recalled == b.Recalled &&
+	return a.Limit == b.Limit && a.Caps == b.Caps && a.Room == b.Room && a.Watched == b.Watched && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Keep == b.Keep && a.Recalled == b.Recalled &&
 		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
 }
 

@@ -262,7 +262,7 @@ func decodeState(v []any) (*reading, error) {
 func decodeObserved(text string) *ledger.Observed {
 	is := &ledger.Observed{}
 	counts, levels, _ := strings.Cut(text, ";")
-	_, _ = fmt.Sscan(counts, &is.WouldWait, &is.Most)
+	_, _ = fmt.Sscan(counts, &is.WouldWait, &is.ForLimit, &is.Most)
 	for part := range strings.SplitSeq(levels, ",") {
 		v := ledger.Level{}
 		if _, err := fmt.Sscanf(part, "%d=%d", &v.Limit, &v.Grants); err == nil {

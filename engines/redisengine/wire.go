@@ -266,6 +266,7 @@ const (
 	roomMark        = 16
 	capsMark        = 32
 	poolsMark       = 64
+	watchedMark     = 128
 )
 
 // errFenced means that the script refused a call because a later call of the
@@ -282,6 +283,7 @@ func decode(text string, requests int) (protocol.Reply, error) {
 	reply := protocol.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
 	reply.Keep, reply.Unreachable, reply.Recalled, reply.Room = marks&keepMark != 0, marks&unreachableMark != 0, marks&recalledMark != 0, marks&roomMark != 0
+	reply.Watched = marks&watchedMark != 0
 	text = text[headSize:]
 	if marks&capsMark != 0 {
 		if len(text) < 8*len(reply.Caps) {

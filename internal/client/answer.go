@@ -30,6 +30,12 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	}
 	f.flying, f.fence, m.sender.outage = false, false, outage{}
 	m.keeping.used = false
+	if reply.Limit != 0 && reply.Watched != m.watched {
+		m.watched = reply.Watched
+		for _, c := range m.claims.all {
+			c.oldCaps = true // it may be above a limit or a cap that holds now
+		}
+	}
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps || reply.Pools != m.pools) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()
@@ -55,7 +61,6 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 			m.renewed(now, it.claim, answer)
 		} else {
 			m.sender.said = m.sender.said || r.Newest
-			m.watched = answer.Slot == protocol.WouldWait
 			if answer.Status == protocol.Queued && (r.Again || f.keeps) {
 				m.sender.unreachable = reply.Unreachable
 			}

@@ -13,7 +13,7 @@ const never = time.Duration(1<<63 - 1)
 type shared struct {
 	cfg     Config
 	stored  int           // the engine's limit as last seen; 0: not seen yet
-	watched bool          // the last answer to an ask was a grant that would have waited, if the limit were enforced
+	watched bool          // the limit is only watched, as the engine last said
 	caps    engine.Caps   // the engine's caps of keys, seen with it
 	pools   engine.Pools  // the engine's pools, seen with it
 	closed  bool          // by Close, or by the engine
@@ -115,8 +115,8 @@ func (h *shared) lastsItsHold(c *claim) bool {
 // Stored is the engine's limit as last seen, or 0.
 func (h *shared) Stored() int { return h.stored }
 
-// Watched reports whether the limit was only watched when it was last exceeded.
-func (h *shared) Watched() bool { return h.watched }
+// Watched reports whether the limit is only watched, as the engine last said.
+func (h *shared) Watched() bool { return h.stored > 0 && h.watched }
 
 // Pools are the engine's pools, seen with it.
 func (h *shared) Pools() engine.Pools { return h.pools }

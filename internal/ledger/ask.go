@@ -41,7 +41,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protoco
 	if t := l.tickets[r.ID]; t != nil && t.revoked {
 		return protocol.Answer{Status: protocol.Revoked}
 	}
-	if r.Strict && (r.Limit != l.limit || r.Caps != l.keys.caps || r.Pools != l.keys.amounts) {
+	if r.Strict && l.observed == nil && (r.Limit != l.limit || r.Caps != l.keys.caps || r.Pools != l.keys.amounts) {
 		l.drop(r.ID)
 		return protocol.Answer{Status: protocol.LimitDiffers}
 	}

@@ -43,10 +43,11 @@ func (l *Ledger) capSet(k *key) int {
 
 // noteOver marks a key that holds more than its cap. While a key is marked, no client may keep what is released. A change of
 // the caps of all keys marks no key at once, because there may be very many. It makes each client give back what it had by then
-// (see client.claim), and each of these releases marks its key.
+// (see client.claim), and each of these releases marks its key. While caps are only watched, keys are marked for the time when caps
+// hold again.
 func (l *Ledger) noteOver(k *key) {
 	l.keys.over -= bit(k.over)
-	k.over = k.held > l.capOf(k)
+	k.over = k.held > l.capSet(k)
 	l.keys.over += bit(k.over)
 }
 

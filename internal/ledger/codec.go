@@ -88,6 +88,7 @@ func (s *Snapshot) codeObserved(c *pack.Coder) {
 		s.Observed = &Observed{}
 	}
 	pack.Int(c, &s.Observed.WouldWait)
+	pack.Int(c, &s.Observed.ForLimit)
 	pack.Int(c, &s.Observed.Most)
 	pack.List(c, &s.Observed.Levels, func(v *Level) {
 		pack.Int(c, &v.Limit)

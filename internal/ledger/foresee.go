@@ -21,6 +21,9 @@ type Foreseen struct {
 // count.
 func Foresee(st *engine.State) *Foreseen {
 	l := &Ledger{Watched: true, limit: st.Limit, used: st.Used, holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{}}
+	if st.Observed != nil {
+		l.observed = &Observed{}
+	}
 	f := &Foreseen{l: l}
 	l.keys.on, l.keys.caps = true, st.Caps
 	for _, p := range st.Pools {

@@ -210,7 +210,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.Caps, reply.Pools, reply.Room = l.limit, l.keys.caps, l.keys.amounts, l.noneRunnable()
+	reply.Limit, reply.Caps, reply.Pools, reply.Watched, reply.Room = l.limit, l.keys.caps, l.keys.amounts, l.observed != nil, l.noneRunnable()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)
@@ -258,7 +258,6 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 		}
 		return l.setLimit(now, r)
 	case protocol.UnsetLimit:
-		l.observe(false, false)
 		return l.mark(now, &l.pinned, false)
 	case protocol.Pause:
 		return l.mark(now, &l.paused, true)

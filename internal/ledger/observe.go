@@ -13,6 +13,7 @@ import (
 // Observed counts the grants since the limit is only watched.
 type Observed struct {
 	WouldWait int64 // so many of them would have waited
+	ForLimit  int64 // so many of those for the limit, and the others for caps and pools alone
 	Most      int   // the most weight that was held at once
 	Levels    []Level
 }
@@ -58,11 +59,14 @@ func (l *Ledger) limits() int {
 	return l.limit
 }
 
-// wouldWait reports whether the limit, caps and pools keep a demand waiting when they are enforced.
+// wouldWait reports whether the limit, caps and pools keep a demand waiting when they are enforced, and counts for the limit.
 func (l *Ledger) wouldWait(d *demand) bool {
 	o := l.observed
 	l.observed = nil
 	waits := l.impossible(d).Status != 0 || !l.fits(d)
+	if d.weight > l.free() && o != nil {
+		o.ForLimit++
+	}
 	l.observed = o
 	return waits
 }
@@ -85,7 +89,7 @@ func (o *Observed) State() *engine.Observed {
 	if o == nil {
 		return nil
 	}
-	s := &engine.Observed{WouldWait: o.WouldWait, Most: o.Most}
+	s := &engine.Observed{WouldWait: o.WouldWait, ForLimit: o.ForLimit, Most: o.Most}
 	for _, v := range o.Levels {
 		s.Grants += v.Grants
 	}

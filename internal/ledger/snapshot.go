@@ -91,7 +91,7 @@ type Keeper struct {
 func (l *Ledger) Save() Snapshot {
 	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Cooldown: l.cooldown, CooledBy: l.cooledBy, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
 	if o := l.observed; o != nil {
-		s.Observed = &Observed{o.WouldWait, o.Most, slices.Clone(o.Levels)}
+		s.Observed = &Observed{o.WouldWait, o.ForLimit, o.Most, slices.Clone(o.Levels)}
 	}
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
@@ -153,7 +153,7 @@ func Load(s Snapshot) *Ledger {
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	if o := s.Observed; o != nil {
-		l.observed = &Observed{o.WouldWait, o.Most, slices.Clone(o.Levels)}
+		l.observed = &Observed{o.WouldWait, o.ForLimit, o.Most, slices.Clone(o.Levels)}
 	}
 	recorded := l.loadKeys(&s)
 	l.loadEntries(&s)

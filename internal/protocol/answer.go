@@ -47,6 +47,7 @@ type Reply struct {
 	Limit   int          // as stored; 0: there is no semaphore
 	Caps    engine.Caps  // as stored
 	Pools   engine.Pools // as stored
+	Watched bool         // the limit, caps and pools are only watched
 	Answers []Answer
 
 	// Room is set if nobody waits, or each waiter is blocked by the cap of a key: then free

@@ -58,10 +58,13 @@ func Head(s watch.Summary, k Known) string {
 // Observes says what a limit that is only watched would have done.
 func Observes(o *engine.Observed, limit int) string {
 	text := fmt.Sprintf("%s of %s would have waited", Number(int(o.WouldWait)), Number(int(o.Grants)))
+	if others := o.WouldWait - o.ForLimit; others > 0 {
+		text += fmt.Sprintf(", %s of them for caps or pools alone", Number(int(others)))
+	}
 	if queue := o.Most - limit; queue > 0 {
 		text += fmt.Sprintf(", up to %s at once", Number(queue))
 	}
-	if o.Enough > 0 {
+	if o.ForLimit > 0 {
 		text += fmt.Sprintf("; a limit of %s is enough for 99 %%", Number(o.Enough))
 	}
 	return text

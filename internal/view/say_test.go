@@ -39,7 +39,7 @@ func TestSay(t *testing.T) {
 			"Full for 6m 12s: 2 of 2 held, 1 waits. The oldest holder is job 0 of acme on web-3 (52s)."},
 		{"full a moment ago", engine.State{Limit: 2, Used: 2, Holders: one}, view.Known{}, "Full: 2 of 2 held, nobody waits. The oldest holder is job 0 of acme on web-3 (52s)."},
 		{"above", engine.State{Limit: 6, Used: 7, Holders: one}, view.Known{}, "1 above the limit: 7 of 6 held, nobody waits. The oldest holder is job 0 of acme on web-3 (52s)."},
-		{"only watched", engine.State{Limit: 6, Used: 7, Observed: &engine.Observed{Grants: 9000, WouldWait: 1204, Most: 34, Enough: 31}}, view.Known{}, "Only watched: 7 of 6 held, nobody waits. 1,204 of 9,000 would have waited, up to 28 at once; a limit of 31 is enough for 99 %."},
+		{"only watched", engine.State{Limit: 6, Used: 7, Observed: &engine.Observed{Grants: 9000, WouldWait: 1204, ForLimit: 1204, Most: 34, Enough: 31}}, view.Known{}, "Only watched: 7 of 6 held, nobody waits. 1,204 of 9,000 would have waited, up to 28 at once; a limit of 31 is enough for 99 %."},
 		{"paused", engine.State{Limit: 4, Used: 1, Paused: true, Waiters: waiters(3, "", time.Second)}, view.Known{Paused: 12 * time.Minute, By: "bob"}, "Paused by bob for 12m 00s: 1 of 4 held, 3 wait."},
 		{"paused by somebody", engine.State{Limit: 4, Used: 4, Paused: true}, view.Known{}, "Paused: 4 of 4 held, nobody waits."},
 		{"in a cooldown", engine.State{Limit: 4, Used: 1, Cooldown: &engine.Cooldown{Left: 30 * time.Second, By: engine.Client{Host: "web-3", Label: "llm"}}, Waiters: waiters(14, "", time.Second)}, view.Known{Since: time.Second},

@@ -18,29 +18,29 @@ import (
 
 // Summary is a semaphore in a list.
 type Summary struct {
-	Name    string  `json:"name"`
-	Limit   int     `json:"limit"`
-	Pinned  bool    `json:"pinned"` // an operator set the limit; it is kept when idle
-	Paused  bool    `json:"paused"` // nobody is granted a permit
-	Used    int     `json:"used"`   // weight
-	Free    int     `json:"free"`   // weight
-	Holding int     `json:"holding"`
-	Waiting int     `json:"waiting"`         // callers
-	Oldest  float64 `json:"oldest_seconds"`  // the longest wait
-	Error   string  `json:"error,omitempty"` // the last look failed; the rest may be old, or 0
+	Name     string           `json:"name"`
+	Limit    int              `json:"limit"`
+	Pinned   bool             `json:"pinned"` // an operator set the limit; it is kept when idle
+	Paused   bool             `json:"paused"` // nobody is granted a permit
+	Used     int              `json:"used"`   // weight
+	Free     int              `json:"free"`   // weight
+	Holding  int              `json:"holding"`
+	Waiting  int              `json:"waiting"`            // callers
+	Oldest   float64          `json:"oldest_seconds"`     // the longest wait
+	Observed *engine.Observed `json:"observed,omitempty"` // nil: the limit is enforced; else it is only watched
+	Error    string           `json:"error,omitempty"`    // the last look failed; the rest may be old, or 0
 }
 
 // State is a semaphore with its holders and waiters.
 type State struct {
 	Summary
-	Holders  []Holder         `json:"holders"`            // the one that got its permit first comes first
-	Waiters  []Waiter         `json:"waiters"`            // in the order they will be served; with keys, key by key
-	Caps     []int            `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
-	Pools    []PoolState      `json:"pools"`              // by name
-	Cooldown *Cooldown        `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
-	Observed *engine.Observed `json:"observed,omitempty"` // nil: the limit is enforced; else it is only watched
-	Keys     []Key            `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
-	Adapting *Adapting        `json:"adapting,omitempty"` // nil: nobody finds the limit
+	Holders  []Holder    `json:"holders"`            // the one that got its permit first comes first
+	Waiters  []Waiter    `json:"waiters"`            // in the order they will be served; with keys, key by key
+	Caps     []int       `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
+	Pools    []PoolState `json:"pools"`              // by name
+	Cooldown *Cooldown   `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
+	Keys     []Key       `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
+	Adapting *Adapting   `json:"adapting,omitempty"` // nil: nobody finds the limit
 
 	MoreHolders int `json:"more_holders,omitempty"` // so many are left out
 	MoreWaiters int `json:"more_waiters,omitempty"` // tickets
@@ -154,14 +154,14 @@ type Waiter struct {
 func Summarize(s watch.Summary) Summary {
 	return Summary{
 		Name: s.Name, Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Used: s.Used, Free: max(0, s.Limit-s.Used),
-		Holding: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(),
+		Holding: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(), Observed: s.Observed,
 	}
 }
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
 	look := LookAt(st)
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Observed: st.Observed, Keys: look.Rows()}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Keys: look.Rows()}
 	look.Explain(v.Keys)
 	if c := st.Cooldown; c != nil {
 		v.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}

@@ -109,7 +109,13 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 		}
 		list = append(list, b)
 	}
-	return append(list, Bound{Text: fmt.Sprintf("%d of %d held", l.Used, l.Limit), Wants: w.Weight, Held: l.Used, Limit: l.Limit})
+	list = append(list, Bound{Text: fmt.Sprintf("%d of %d held", l.Used, l.Limit), Wants: w.Weight, Held: l.Used, Limit: l.Limit})
+	for i := range list {
+		if l.Observed != nil { // nothing of it keeps anybody waiting
+			list[i].Limit, list[i].Text = engine.MaxLimit, ""
+		}
+	}
+	return list
 }
 
 // Why says in a few words what keeps a waiter from being served. One without an ID would ask now.

@@ -371,8 +371,6 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 				}
 			}
 			s.Pools = changed(s.Pools, r.Pools)
-		case protocol.UnsetLimit:
-			s.Observed = nil
 		case protocol.SetKey:
 			if k := of(string(r.Key)); s.Limit > 0 {
 				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)

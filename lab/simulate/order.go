@@ -5,6 +5,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // This file judges the order among callers: which of two is granted a permit first. keyorder.go judges the order among keys.
@@ -65,6 +66,9 @@ func (k *checker) passed(c *caller) {
 	contact := n.plan.lease/6 + k.messages()
 	if since := k.halted(); since > 0 && w.now-since > contact {
 		w.fail("pause: %v is passed on %v after it", id, micros(w.now-since))
+	}
+	if c.Slot() == protocol.WouldWait {
+		w.fail("observe: %v is passed on, and would have waited", id)
 	}
 	for _, name := range path(c.Key) {
 		if since, over := k.over[name]; over && w.now-since > contact && k.calm() <= since {

@@ -207,7 +207,15 @@ func (w *world) faults() {
 	})
 	w.every(w.rules, func() {
 		r := protocol.Request{Kind: protocol.SetKey, Target: protocol.Target{Key: w.ruled()}, Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
-		switch w.rng.IntN(4) {
+		switch l := s.ledger; w.rng.IntN(5) {
+		case 2: // all that is too much now is held on when caps count again
+			if w.limit == 1 {
+				return // its tokens fence, see tokens
+			}
+			r = protocol.Request{Kind: protocol.SetLimit, Limit: l.enforced}
+			if l.Observed == nil {
+				r = protocol.Request{Kind: protocol.SetLimit, Observe: true}
+			}
 		case 0:
 			r = protocol.Request{Kind: protocol.UnsetKey, Target: protocol.Target{Key: r.Key}}
 		case 1:

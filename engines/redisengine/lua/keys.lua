@@ -155,9 +155,10 @@ R.some_named = function(s, k, from, n, backwards)
   return list, places
 end
 
--- cap_of returns how much weight a key may hold.
-R.cap_of = function(s, k)
-  if s.observed then return math.huge end
+-- cap_of returns how much weight a key may hold, and cap_set how much while the limit is enforced.
+R.cap_of = function(s, k) return s.observed and math.huge or R.cap_set(s, k) end
+
+R.cap_set = function(s, k)
   if k.cap > 0 then return k.cap end
   local most = k.depth > 0 and s.caps and s.caps[k.depth] or 0
   return most > 0 and most or math.huge
@@ -196,7 +197,7 @@ end
 
 -- note_over marks a key that holds more than its cap, see the ledger's noteOver.
 R.note_over = function(s, k)
-  local over = k.held > R.cap_of(s, k)
+  local over = k.held > R.cap_set(s, k)
   if over ~= (k.over or false) then s.keyed.over = s.keyed.over + (over and 1 or -1) end
   k.over = over
 end

@@ -81,8 +81,8 @@ local KEEPER = 'This member keeps the key, and is long so that the key is no lis
 --   s   watcher: the id of a ticket
 local STATE = '<c4ddddddddddBs'
 
--- OBSERVED, behind the watcher: NAMED with how many would have waited, the most weight that was held, and behind a semicolon the
--- levels, and how many grants each was needed for: "12 40;1=7,2=9".
+-- OBSERVED, behind the watcher: NAMED with how many would have waited, how many of those for the limit, the most weight that was
+-- held, and behind a semicolon the levels, and how many grants each was needed for: "12 8 40;1=7,2=9".
 --
 -- COOLDOWN, behind those: its end. Then, to the end, the description of who said so.
 local COOLDOWN = '<d'
@@ -179,7 +179,8 @@ local TOKEN = '<d'       -- of each request, if flagged: the last token that the
 -- HEAD; then the caps of keys, and the size of the text of pools and the text
 --   d   limit
 --   d   recheck
---   B   1 the caller may keep permits, 4 unreachable, 8 recalled, 16 none is runnable, 32 caps follow, 64 pools follow
+--   B   1 the caller may keep permits, 4 unreachable, 8 recalled, 16 none is runnable, 32 caps follow, 64 pools follow, 128 the limit is
+--       only watched
 local HEAD = '<ddB'
 local RECORD = '<BI4ddd' -- status, n, and three numbers
 local ONE = '<ddBBI4ddd' -- HEAD and one RECORD

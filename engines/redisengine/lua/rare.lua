@@ -127,7 +127,6 @@ R.mark = function(s, q)
   R.act(s)
   if q.kind == UNSET_LIMIT then
     s.pinned, s.extended = false, true
-    R.observe(s, false, false)
   elseif q.kind == PAUSE then
     s.paused, s.persist = true, true
   else
@@ -190,10 +189,10 @@ R.observe = function(s, on, anew)
   elseif not on or not anew then
     return
   end
-  s.observed = on and {waits = 0, most = 0, levels = {}} or nil
+  s.observed = on and {waits = 0, for_limit = 0, most = 0, levels = {}} or nil
 end
 
--- would_wait reports whether the limit, caps and pools keep the demand of an id waiting when they are enforced.
+-- would_wait reports whether the limit, caps and pools keep the demand of an id waiting when they are enforced, and counts for the limit.
 R.would_wait = function(s, id, weight)
   local was, key, fits = s.observed, s.key_of[id] or '', nil
   s.observed = nil
@@ -205,6 +204,7 @@ R.would_wait = function(s, id, weight)
     fits = not poor and weight <= s.limit - s.used and R.keys_fit(s, k, weight)
   end
   s.observed = was
+  if weight > s.limit - s.used then was.for_limit = was.for_limit + 1 end
   return not fits
 end
 
@@ -224,16 +224,16 @@ end
 
 -- parse_observed reads OBSERVED, and observed_text writes it.
 R.parse_observed = function(text)
-  local waits, most, all = string.match(text, '^(%d+) (%d+);(.*)$')
+  local waits, for_limit, most, all = string.match(text, '^(%d+) (%d+) (%d+);(.*)$')
   local levels = {}
   for limit, grants in string.gmatch(all, '(%d+)=(%d+)') do levels[tonumber(limit)] = tonumber(grants) end
-  return {waits = tonumber(waits), most = tonumber(most), levels = levels}
+  return {waits = tonumber(waits), for_limit = tonumber(for_limit), most = tonumber(most), levels = levels}
 end
 
 R.observed_text = function(o)
   local list = {}
   for limit, grants in pairs(o.levels) do list[#list + 1] = string.format('%.0f=%.0f', limit, grants) end
-  local text = string.format('%.0f %.0f;', o.waits, o.most) .. table.concat(list, ',')
+  local text = string.format('%.0f %.0f %.0f;', o.waits, o.for_limit, o.most) .. table.concat(list, ',')
   return struct.pack('<I4', #text) .. text
 end
 

@@ -66,7 +66,7 @@ ask = function(s, q, id)
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
   if known and not is and select(4, R.ticket(s, id)) == 2 then return R.answer(s, REVOKED, 0, 0, 0) end
-  if q.strict and (q.limit ~= s.limit or (caps_differ or pools_differ) and not new) then
+  if q.strict and not s.observed and (q.limit ~= s.limit or (caps_differ or pools_differ) and not new) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end

@@ -29,10 +29,10 @@ const applyHelp = `Set the limits that a JSON file has, which a repository and i
   }
 
 caps are how much each key of one name may hold, each of two names, each of three;
-0 is no cap. With "observe": true a limit is only watched. What the file leaves out
-stays as it is. With --prune, what an operator set and the file leaves out is unset:
-caps, pools, rules of keys, and the limits of other semaphores. A second run changes
-nothing.
+0 is no cap. With "observe": true a limit is only watched, with false it holds. What
+the file leaves out stays as it is. With --prune, what an operator set and the file
+leaves out is unset: caps, pools, rules of keys, and the limits of other semaphores.
+A second run changes nothing.
 
 If one entry is wrong, nothing is changed.`
 
@@ -43,7 +43,7 @@ type wanted struct {
 	Pools wire.Amounts `json:"pools"`
 	Keys  wire.Fields  `json:"keys"`
 
-	Observe bool `json:"observe"`
+	Observe *bool `json:"observe"` // nil: as it is
 
 	caps  engine.Caps
 	pools engine.Pools
@@ -237,12 +237,18 @@ func (p *program) changes(ctx context.Context, at *openEngine, all map[string]*w
 // change is the rule that a semaphore lacks, without its keys, and what it says.
 func (q *wanted) change(st sema.State, prune bool) (rule sema.Rule, words []string) {
 	limit, watched := int(q.Limit), st.Observed != nil
-	if limit > 0 && (st.Limit != limit || !st.Pinned || watched != q.Observe) {
+	observe := watched
+	if q.Observe != nil {
+		observe = *q.Observe
+	}
+	if limit > 0 && (st.Limit != limit || !st.Pinned) {
 		rule.Limit, words = limit, append(words, fmt.Sprintf("limit %d", limit))
 	}
-	if rule.Observe = q.Observe && (!watched || rule.Limit > 0); rule.Observe {
-		words = append(words, "only watched")
+	if observe != watched {
+		rule.Limit = cmp.Or(limit, st.Limit)
+		words = append(words, map[bool]string{true: "only watched", false: "enforced"}[observe])
 	}
+	rule.Observe = observe && rule.Limit > 0
 	if q.caps != st.Caps && (q.Caps != nil || prune) {
 		for i, n := range q.caps {
 			rule.Caps[i] = cmp.Or(n, engine.MaxLimit)

@@ -63,6 +63,8 @@ func (p *program) limitCommand() *cobra.Command {
 			return usage("--share 100", "share 0: want 1 … %d", engine.MaxShare)
 		case given("key") && given("caps"):
 			return usage("one of them", "--key and --caps exclude each other")
+		case given("observe") && !observe:
+			return usage(p.command("limit", quote(args[0]), "12"), "--observe=false: a limit that is set is enforced")
 		case given("key") && observe:
 			return usage("one of them", "--key and --observe exclude each other")
 		case given("key") && given("pool"):

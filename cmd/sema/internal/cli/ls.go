@@ -52,6 +52,8 @@ func tableOfAll(t io.Writer, list []seen.Summary) {
 			state = "  cannot be read"
 		case s.Paused:
 			state = "  paused"
+		case s.Observed != nil:
+			state = "  only watched"
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
 	}

@@ -43,8 +43,9 @@ func (p *program) showCommand() *cobra.Command {
     held that went badly in the last window, 0 to 1)
   pools: list of pool, limit (0: an operator ended it), used, waiting
   observed (missing if the limit is enforced): grants, would_wait (so many of them
-    would have waited), most (the most weight held at once), enough (the limit
-    with which 99 % would not have waited for it)
+    would have waited), for_limit (those not for a cap or a pool alone), most (the
+    most weight held at once), enough (the limit with which 99 % would not have
+    waited for it)
   keys: list of key (a text, or a list of several names; the last is "" for a
     key's own callers beside those below it), held, waiting, oldest_seconds, cap
     (0: none), share, ruled (it has a cap or a share of its own), full (its own

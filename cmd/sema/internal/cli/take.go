@@ -320,8 +320,9 @@ func (w *watch) observer() sema.Observer {
 				if d.StoredPools != d.WantedPools {
 					stored, wanted = stored+", "+poolsWords(d.StoredPools), wanted+", "+poolsWords(d.WantedPools)
 				}
-				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s",
-					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), strings.Join(limitWords(d), " "))
+				whose, flag := w.whose()
+				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s%s %s",
+					e.Semaphore, stored, wanted, whose, w.urlFlag(), flag, strings.Join(limitWords(d), " "))
 			}
 		},
 	}
@@ -399,19 +400,24 @@ func (w *watch) failed(err error) {
 	}
 }
 
-// whose is who set the limit that holds. The engine has just answered, so it is
-// asked once more.
-func (w *watch) whose() string {
+// whose is who set the limit that holds, and the flag with which another one would not begin to be enforced by that. The engine has just
+// answered, so it is asked once more.
+func (w *watch) whose() (text, flag string) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(time.Second, w.flags.lease/6))
 	defer cancel()
-	switch st, err := w.sem.State(ctx); {
-	case err != nil:
-		return "an operator pinned it, or another process set it"
-	case st.Pinned:
-		return "an operator pinned it"
-	default:
-		return "another process set it"
+	st, err := w.sem.State(ctx)
+	if st.Observed != nil {
+		flag = " --observe"
 	}
+	switch {
+	case err != nil:
+		text = "an operator pinned it, or another process set it"
+	case st.Pinned:
+		text = "an operator pinned it"
+	default:
+		text = "another process set it"
+	}
+	return text, flag
 }
 
 // answerTime is how long the engine's first answer is awaited in a shorter wait, as by sema.WaitAtMost.

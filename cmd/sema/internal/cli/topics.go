@@ -55,7 +55,7 @@ const runDetails = `Environment of the command:
   SEMA_TOKEN   the fencing token: larger than that of any earlier permit
   SEMA_LIMIT   the limit as stored
   SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other permit with
-               a slot has
+               a slot has; -1 beyond a limit that is only watched
   SEMA_HELD    the ids of all permits that the command runs under, the outermost
                first
 
