@@ -53,16 +53,16 @@ type terms struct {
 	kind          protocol.Kind
 	flags         byte
 	limit, weight int
+	observe       bool
 	lease, ticket time.Duration
 	caps          engine.Caps
 	pools         engine.Pools
 }
 
 func (w *words) termsOf(r *protocol.Request) terms {
-	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
+	t := terms{kind: r.Kind, limit: r.Limit, observe: r.Observe, weight: r.ID.Weight, lease: r.Lease}
 	switch slot := r.ID.Slot; r.Kind {
 	case protocol.Ask:
-		t.limit |= watched(r)
 		t.ticket = r.Ticket
 		t.flags = bits(r.Wait, r.Unfair, r.Strict, slot, r.Newest, r.Again, r.Anew, r.Who != nil)
 		if namesKeys(*r) {
@@ -76,7 +76,6 @@ func (w *words) termsOf(r *protocol.Request) terms {
 	case protocol.Revoke:
 		t.flags = bits(r.Wait, false, false, slot)
 	case protocol.SetLimit:
-		t.limit |= watched(r)
 		t.flags = bits(false, false, false, false, r.Pin, false, r.Auto != nil)
 		t.weight = 0
 		if t.pools = r.Pools; r.Pools != "" {
@@ -93,14 +92,6 @@ func (w *words) termsOf(r *protocol.Request) terms {
 		t.limit, t.weight = r.Cap, r.Share
 	}
 	return t
-}
-
-// watched is added to a limit that is only watched.
-func watched(r *protocol.Request) int {
-	if r.Observe {
-		return engine.MaxLimit + 1
-	}
-	return 0
 }
 
 // bits returns flags as a number, the first one as its lowest bit. lua/layout.lua has their order.
@@ -249,7 +240,11 @@ func appendText(b []byte, text string) []byte {
 func appendRun(b []byte, t terms, n int) []byte {
 	b = append(b, byte(t.kind), t.flags)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	b = binary.LittleEndian.AppendUint32(b, uint32(t.limit))
+	limit := uint32(t.limit)
+	if t.observe {
+		limit |= watched
+	}
+	b = binary.LittleEndian.AppendUint32(b, limit)
 	b = binary.LittleEndian.AppendUint32(b, uint32(t.weight))
 	b = appendNumber(b, float64(t.lease.Microseconds()))
 	return appendNumber(b, float64(t.ticket.Microseconds()))
@@ -267,6 +262,8 @@ const (
 	capsMark        = 32
 	poolsMark       = 64
 	watchedMark     = 128
+
+	watched = 1 << 31 // is added to a limit that is only watched
 )
 
 // errFenced means that the script refused a call because a later call of the

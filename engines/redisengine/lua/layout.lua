@@ -81,8 +81,8 @@ local KEEPER = 'This member keeps the key, and is long so that the key is no lis
 --   s   watcher: the id of a ticket
 local STATE = '<c4ddddddddddBs'
 
--- OBSERVED, behind the watcher: NAMED with how many would have waited, how many of those for the limit, the most weight that was
--- held, and behind a semicolon the levels, and how many grants each was needed for: "12 8 40;1=7,2=9".
+-- OBSERVED, behind the watcher: NAMED with how many would have waited, how many of those for the limit, and the most weight that was
+-- held. Behind a semicolon there are the levels, and how many grants each was needed for: "12 8 40;1=7,2=9".
 --
 -- COOLDOWN, behind those: its end. Then, to the end, the description of who said so.
 local COOLDOWN = '<d'
