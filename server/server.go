@@ -5,6 +5,16 @@
 // The engine decides, and has all limits, queues and permits; the server can lose its own
 // state. With Redis behind it, permits survive a restart of the server within their
 // leases. With an engine in memory a restart loses everything.
+//
+// The files, in the order of a request:
+//
+//	routes.go     the routes, the right that each needs, and who is refused; token.go whose token it is
+//	request.go    reads a request, and checks that its token may use a semaphore of this name
+//	semaphore.go  a semaphore in use; permit.go, renew.go and hold.go its permits; lives.go those of earlier lives of the server
+//	stated.go     what requests say of limits, caps and pools; problem.go the errors
+//	operate.go    what operators do; audit.go the record of it; events.go what happens, as a stream
+//	remote.go     engines of Go clients: step.go their calls, stream.go their notifications, upgrade.go their connections
+//	observe.go    what an Observer is told; reports.go, stats.go and ready.go how the server does
 package server
 
 import (

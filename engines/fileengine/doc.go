@@ -53,6 +53,14 @@
 // be granted its permit; then the holder learns that its permit is lost. So the limit
 // is exceeded for at most a third of a lease, and permits are lost rather than doubled.
 //
+// # The files of this package, in the order of a step
+//
+//	session.go  a client's access to one semaphore; step.go a locked step, and who watches whose pipe
+//	log.go      the file of a semaphore: read, appended to, replaced by a short one; record.go what is in it; image.go its state
+//	message.go  what is written into another process's pipe
+//	alive_*.go  how the kernel tells of a process's death; process.go the own pipe, and who the processes are
+//	sweep.go    removes what dead processes left; time.go two clocks; dir_*.go and lock_*.go what systems do in different ways
+//
 // # Requirements
 //
 // The directory must be on a local file system that supports named pipes. On systems

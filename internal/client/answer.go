@@ -235,8 +235,8 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 }
 
 // receive gives a permit to a caller, or renews it first: if its time is up, if its caller has asked again meanwhile, or if
-// it is short. Short is one that has the rest of its ticket's life, which nobody will renew or which leaves no time for two
-// renewals: an engine that is slow to tell of a grant may be slow to renew it.
+// it is short. A short permit has the rest of its ticket's life, and that is too little for two renewals, or nobody will renew
+// it. An engine that is slow to tell of a grant may be slow to renew it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	if now >= c.valid || brief && (m.terms(c).Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
 		c.again = false

@@ -130,8 +130,8 @@ func (c *claim) releaseToken() int64 {
 }
 
 // touched reports whether the engine may have something of it that is to be given
-// back when nobody wants it. Another server may have told a caller of the
-// permit that it named: so that has to be known to be this client's own.
+// back when nobody wants it. A named permit may belong to a caller of another server.
+// So it counts only if it is known to be this client's own.
 func (c *claim) touched() bool {
 	if c.named() {
 		return c.stage != wished && !c.found && !c.resumed

@@ -108,8 +108,8 @@ func (k *keeping) wantsToKeep() time.Duration {
 }
 
 // handOn passes a released permit to the oldest caller of its target that waits, or
-// keeps it for the next one. While callers of other targets wait here, it keeps no permit. Then it
-// passes one on only if the cap of its key blocks each of those callers. It keeps a permit only if the permit's caller came
+// keeps it for the next one. While callers of other targets wait here, it keeps no permit. It
+// passes one on then only if each of those callers is blocked by the cap of the caller's own key. It keeps a permit only if the permit's caller came
 // within Config.Keep of a release. A program that acquires once, and ends without Close, therefore keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {

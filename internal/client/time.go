@@ -7,6 +7,9 @@ import (
 	"sema/internal/protocol"
 )
 
+// This file has the clock's part. Tick asks again for waiters, renews permits, and looks when a lease ends (recheck). Notify takes in
+// a message that comes between two calls. planTicket of answer.go sets the next time of each ticket.
+
 // Intervals derived from the lease. Waiters ask six times a lease; the others are
 // fractions of that.
 const (
@@ -17,9 +20,8 @@ const (
 	// engine at the least: that bounds what a recall costs that never arrives.
 	contactsPerLease = 6
 
-	// looksPerAsk is how often a client looks again, in the time between two asks,
-	// that a notification may not reach; and how long a spare ticket is kept, maxSpare
-	// at the most: operators see it as a caller that waits.
+	// looksPerAsk is how often a client that notifications may not reach looks in the time between two asks. A spare ticket is kept
+	// for one such look, and for maxSpare at the most, because operators see it as a caller that waits.
 	looksPerAsk = 20
 	maxSpare    = 250 * time.Millisecond
 
@@ -125,9 +127,8 @@ func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return
 	}
-	// The permit was handed over after the last answered ask was sent, and lives
-	// as long as the ticket that ask gave. An older ticket's grant has ended
-	// before this one's began. A later ask that had no answer may have made the ticket, too.
+	// The engine handed the permit over after the last answered ask was sent. The permit has the life of that ask's
+	// ticket. A grant of an older ticket has ended by then. A later ask without an answer may have made the ticket, too.
 	sent := c.sent
 	lease := m.ticketLife(c)
 	brief := m.brief(c, lease-(now-sent))

@@ -45,9 +45,9 @@ func (ls *lines) forgetPaces() {
 
 // refusal reports whether a caller is refused at once, and with which event: because MaxWaiting callers and tickets of its line
 // are before it, or because the grant would come after its deadline. A caller with none before it is never refused. While the
-// limit is only watched, no caller is. No
-// caller is refused for its deadline while the pace is stale: while nobody was granted for as long as the deadline is
-// away. Only callers that wait can learn a new pace.
+// limit is only watched, no caller is. A
+// pace is stale if nobody was granted for as long as the deadline is away. Then no caller is refused for its deadline, because
+// only callers that wait can learn a new pace.
 func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
 	if before == 0 || ls.watched {
 		return e, false

@@ -23,8 +23,8 @@ type asking struct {
 // for. It leaves the tickets behind the ask to the end of the step, because a later request of the call may be ahead of
 // them. So grant runs twice in a step: here up to the place of the ask, at the end for everybody.
 //
-// An ask that finds nobody ahead is granted at once, and its class keeps its order. A class that was queued goes behind the
-// others when it is served, see served.
+// An ask that finds nobody ahead is granted at once. Its class keeps its place among the classes, because it has passed nobody. A
+// ticket's class goes behind the others when the ticket is served, see served.
 func (l *Ledger) ask(now int64, who *engine.Client, r *protocol.Request) protocol.Answer {
 	if no := l.contradiction(r); no.Status != 0 {
 		return no

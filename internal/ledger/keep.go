@@ -35,7 +35,7 @@ func (l *Ledger) othersWait() bool {
 // caller of the step waits.
 //
 // All are told if nothing may be granted now, if the step has changed the limit, or if its caller waits. If a key has become
-// runnable, a client is told if its right rests on the opposite: it may have callers of that key. Notifications get lost, so each step
+// runnable, the clients are told that may keep because no key was: they may have callers of that key. Notifications get lost, so each step
 // tells a client again, until that client makes a step. One step tells maxTold clients, and the next step tells others.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0

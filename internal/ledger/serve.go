@@ -161,7 +161,8 @@ func (l *Ledger) grantAndWatch(now int64, asker engine.ID) {
 }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody waits. Each queued answer carries the
-// first lease end. Only an earlier end needs a message: to the last ticket of the last class. Clients that
+// first lease end. Only an earlier end needs a message. It goes to the last ticket of the last class, which is likely to wait for
+// longest and so to be there. Clients that
 // cannot be notified, and know it, ask often enough. dropped reports whether watch has dropped tickets.
 func (l *Ledger) watch(now int64, asker engine.ID) (dropped bool) {
 	first, held := l.NextEnd()

@@ -114,8 +114,8 @@ type Request struct {
 	// same ticket or permit. Another weight is another ID, and so another permit.
 	//
 	// The engine notifies the session that asked last about the ticket and the
-	// permit. There is an exception: an Ask may be an old one that was late, if it has Again, or if its caller
-	// came before the ticket's. Such an Ask takes the notifications over only from a session that cannot be notified. Renew takes them over only with Mine; Release never does. Without
+	// permit. An Ask with Again may have been late, and so may one whose caller came before the
+	// ticket's. Such an Ask takes the notifications over only from a session that cannot be notified. Renew takes them over only with Mine; Release never does. Without
 	// Who the session in the permit's ID is notified.
 	Who *engine.Client
 

@@ -11,7 +11,7 @@
 --   rules.lua   this file: ask, renew, release, the loop that grants unless a pause or a cooldown halts it, the queues, what clients
 --               may keep and are told
 --   store.lua   reads and writes s
---   rare.lua    what few steps need: permits that callers named, what operators change, reports, cooldowns, repairs
+--   rare.lua    what few steps need: permits that callers named, what operators change, reports, cooldowns, limits that are only watched, repairs
 --   keys.lua    keys with names: their tree, and the order among them
 --   units.lua   what plainpools.lua and pools.lua both need
 --   pools.lua   pools, and what is kept free of them; rates.lua those that come back with time, and what releases settle of them
