@@ -27,7 +27,8 @@
 //
 // The way of one value through them, in the order of time: a caller comes (machine.go), its wish
 // is sent (call.go), the answer comes (answer.go) or a notification (time.go), and a caller gets what was
-// granted (assign.go) or released by another (keep.go). What is held is renewed (renew.go). Permits that their callers named
+// granted (assign.go) or released by another (keep.go). What is held is renewed (renew.go). What a caller gives up or
+// gives back (Cancel, Release in machine.go) is released at the engine by sender.go and order.go. Permits that their callers named
 // have names.go.
 package client
 

@@ -34,8 +34,8 @@ func (p *pool) when(n int) int64 {
 	return int64(math.Ceil(p.full - float64(p.limit-p.reserved-n)*p.unit))
 }
 
-// lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
-// those behind it may go on that want this rate, though the demand itself still lacks another.
+// lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back. From then on
+// those behind it may go on that want this rate. The demand itself may still lack another.
 func (l *Ledger) lacks(d *demand) (timed bool, due int64) {
 	if !l.keys.rated {
 		return false, 0

@@ -7,7 +7,7 @@
 --   layout.lua  constants: the data in the keys, and the formats of calls and replies
 --   first.lua   reads the arguments and the head of the state, and refuses late calls
 --   plain.lua   the fast path: one request while nobody waits; plainpools.lua its part for pools
---   last.lua    any other call: it carries out the requests by the rules, and writes the changes
+--   last.lua    any other call: it carries out the requests by the rules, writes the changes, and publishes the messages
 --   rules.lua   this file: ask, renew, release, the loop that grants unless a pause or a cooldown halts it, the queues, what clients
 --               may keep and are told
 --   store.lua   reads and writes s
