@@ -115,8 +115,8 @@ func (f *Foreseen) Ask(w engine.Waiter) {
 }
 
 // KeysBefore calls say for each key of a waiter's path, from its leaf up, with the keys beside it that are served first. It
-// counts as gone those who are ahead in the waiter's queue, and those whom it has named before. If nobody else is left at a
-// key, one that would ask is new there.
+// counts as gone those who are ahead in the waiter's queue, and those whom it has named before. One that would ask is
+// new at a key where nobody else is left.
 func (f *Foreseen) KeysBefore(i int, asks bool, say func(key engine.Key, before []engine.Key)) {
 	f.l.endRound()
 	t := f.tickets[i]
