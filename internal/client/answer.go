@@ -30,11 +30,8 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	}
 	f.flying, f.fence, m.sender.outage = false, false, outage{}
 	m.keeping.used = false
-	if reply.Limit != 0 && reply.Watched != m.watched {
+	if reply.Limit != 0 {
 		m.watched = reply.Watched
-		for _, c := range m.claims.all {
-			c.oldCaps = true // it may be above a limit or a cap that holds now
-		}
 	}
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps || reply.Pools != m.pools) {
 		if reply.Limit > m.stored {

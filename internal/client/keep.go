@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // This file decides what becomes of a released permit without asking the engine. The
@@ -48,9 +49,10 @@ func (k *keeping) rated(takes engine.Pools) bool {
 	return false
 }
 
-// asNew reports whether the current limit and caps still allow this slot, and this caller.
+// asNew reports whether the current limit and caps still allow this slot, and this caller. They do not allow a permit that would have
+// waited.
 func (k *keeping) asNew(c *claim) bool {
-	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps && k.pools == k.cfg.Pools)
+	return int(c.slot) < k.limit() && c.slot != protocol.WouldWait && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps && k.pools == k.cfg.Pools)
 }
 
 // allow takes in whether released permits may stay here from now on.

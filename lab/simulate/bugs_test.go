@@ -46,7 +46,7 @@ var planted = []struct {
 	{"an observed permit spends of rates", ledgerFile, "\tif h.slot != protocol.WouldWait {\n\t\tl.spend(now, h)\n\t}", "\tl.spend(now, h)", false},
 	{"a limit that is set again is only watched", ledgerFile, "l.observe(r.Observe || r.Limit == 0 && l.observed != nil, true)", "l.observe(r.Observe || l.observed != nil, true)", false},
 	{"what a cap blocks waits on though it is only watched", observeFile, "\t\tl.keys.epoch += bit(l.keys.on) // what caps block has changed\n", "", false},
-	{"a permit that would have waited passes on when the limit holds again", answerFile, "c.oldCaps = true // it may", "_ = c // it may", false},
+	{"a permit that would have waited passes on when the limit holds again", keepFile, " && c.slot != protocol.WouldWait &&", " && (c.slot != protocol.WouldWait || c.slot < 0) &&", false},
 	{"what is only watched is kept", ledgerKeepFile, "l.limit == 0 || l.observed != nil ||", "l.limit == 0 ||", false},
 	{"rates come back in a cooldown", ledgerFile, "l.delay(now, end-max(now, l.cooldown))", "_ = end", false},
 	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
