@@ -130,19 +130,20 @@ func (s *sender) askedInVain(c *claim, answer protocol.Answer) {
 
 // askGranted takes in that an ask is granted.
 func (m *Machine) askGranted(now time.Duration, c *claim, answer protocol.Answer) {
-	sent := m.sender.flight.sent
+	// The engine's clock may have stepped back since the grant. Then more than the lease is left, until a renewal ends that.
+	sent, lease := m.sender.flight.sent, min(answer.Lease, m.lease(c))
 	switch {
 	case c.stage != held:
 		c.found = c.stage == wished && m.brief(c, answer.Lease)
 		c.began = sent // a notification's grant may have been another one, if that one's time was up
-		m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease, m.brief(c, answer.Lease))
+		m.grant(now, c, answer.Token, answer.Slot, sent, lease, m.brief(c, answer.Lease))
 	case now >= c.valid:
 		m.sender.lose(c, m.overdueReason(c))
 	case c.token != answer.Token:
 		m.sender.lose(c, NotRenewed) // the engine has made another grant under this id
 	default: // the hand-off's notification came first
 		c.sent = sent
-		m.validUntil(c, max(c.valid, sent+answer.Lease-m.terms(c).Margin))
+		m.validUntil(c, max(c.valid, sent+lease-m.terms(c).Margin))
 		m.plan(now, c)
 	}
 }

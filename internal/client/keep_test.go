@@ -230,3 +230,20 @@ func TestATicketIsQueuedAnewForNobody(t *testing.T) {
 	s.later(maxSpare)
 	s.sends("release2")
 }
+
+// The engine's clock steps back between an ask whose answer is lost and the next one. More than a lease is left of the permit then, and
+// the next renewal ends that: only the lease that was asked for is trusted.
+func TestNoMoreThanTheLeaseIsTrusted(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	s.step("me", s.sends("ask1"))
+	s.m.Failed(s.now, unknown)
+	s.later(minPause)
+	sent := s.now
+	reply := s.step("me", s.sends("fence ask1"))
+	reply.Answers[0].Lease = time.Hour
+	s.m.Answer(s.now, reply)
+	if want := sent + s.m.cfg.Lease - s.m.cfg.Margin; a.Valid() != want {
+		t.Errorf("trusted until %v, want %v", a.Valid(), want)
+	}
+}
