@@ -85,7 +85,7 @@ func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 	return o.do(ctx, "set", r)
 }
 
-// Unset ends what Set began. Without a path: the limit stays while the semaphore is in use, is
+// Unset ends what Set began. Without a path: the limit stays, watched or not, while the semaphore is in use, is
 // forgotten when it has been idle, and gives way to a program's. With a path: the key's rule
 // ends, and the cap and the share of all keys hold for it. Without a rule nothing changes. Unset fails with ErrNotFound when there is no
 // such semaphore.

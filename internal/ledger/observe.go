@@ -84,6 +84,15 @@ func (o *Observed) count(held, slot int) {
 	o.Levels[i].Grants++
 }
 
+func (o *Observed) clone() *Observed {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Levels = slices.Clone(o.Levels)
+	return &c
+}
+
 // State is the counts as operators see them.
 func (o *Observed) State() *engine.Observed {
 	if o == nil {

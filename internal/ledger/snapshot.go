@@ -89,10 +89,7 @@ type Keeper struct {
 
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
-	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Cooldown: l.cooldown, CooledBy: l.cooledBy, Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
-	if o := l.observed; o != nil {
-		s.Observed = &Observed{o.WouldWait, o.ForLimit, o.Most, slices.Clone(o.Levels)}
-	}
+	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Cooldown: l.cooldown, CooledBy: l.cooledBy, Observed: l.observed.clone(), Alarm: l.alarm, Watcher: l.watcher, Unfinished: l.unfinished}
 	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		r := h.record()
@@ -149,11 +146,8 @@ func (l *Ledger) Save() Snapshot {
 // wait: it depends on both.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
-		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, cooldown: s.Cooldown, cooledBy: s.CooledBy, alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
+		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, cooldown: s.Cooldown, cooledBy: s.CooledBy, observed: s.Observed.clone(), alarm: s.Alarm, watcher: s.Watcher, unfinished: s.Unfinished,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
-	}
-	if o := s.Observed; o != nil {
-		l.observed = &Observed{o.WouldWait, o.ForLimit, o.Most, slices.Clone(o.Levels)}
 	}
 	recorded := l.loadKeys(&s)
 	l.loadEntries(&s)

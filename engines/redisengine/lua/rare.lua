@@ -114,7 +114,7 @@ R.set_limit = function(s, q)
     if not s.only then R.set_caps(s, any and caps or nil) end
   end
   if there then R.set_pools(s, there) end
-  R.observe(s, q.observe or q.limit == 0 and s.observed ~= nil, true)
+  R.observe(s, q.observe or q.limit == 0 and s.observed ~= nil)
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -172,7 +172,7 @@ R.open = function(s, q, new)
       R.set_caps(s, q.caps)
       R.set_pools(s, q.pools or '')
     end
-    R.observe(s, q.observe, true)
+    R.observe(s, q.observe)
   end
   R.remember(s, q.lease)
 end
@@ -181,13 +181,11 @@ R.put_limit = function(s, limit)
   if s.limit ~= limit then s.limit, s.limited, s.settled = limit, true, false end
 end
 
--- observe begins to only watch the limit, or to enforce it again. What was counted before is forgotten, if anew says so, too.
-R.observe = function(s, on, anew)
+-- observe begins to only watch the limit, or to enforce it again. What was counted before is forgotten.
+R.observe = function(s, on)
   if on ~= (s.observed ~= nil) then
     s.limited, s.settled = true, false
     if s.keyed then s.keyed.epoch = s.keyed.epoch + 1 end -- what caps block has changed
-  elseif not on or not anew then
-    return
   end
   s.observed = on and {waits = 0, for_limit = 0, most = 0, levels = {}} or nil
 end
