@@ -292,7 +292,7 @@ func (k *checker) grantedAt(id engine.ID, token int64) {
 	if c == nil {
 		return // given up meanwhile
 	}
-	c.n.coming[id] = true
+	c.n.coming[id] = w.now
 	if c.n.plan.unfair || c.n.faulty > c.came {
 		return
 	}

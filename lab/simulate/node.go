@@ -32,12 +32,12 @@ type node struct {
 	timer            int64         // when it ticks; 0: not set
 	ticks            int           // in a row, and nothing else happened
 	callers          []*caller
-	coming           map[engine.ID]bool // what the server has granted, and no caller has yet
-	totals           protocol.Totals    // of its holds, as it has said last
-	overtaken        int64              // when a caller with priority last came: it may get what was granted for another
-	changed          int64              // when a caller last came, went, or was granted a permit
-	doubtful         int64              // when a call last ended whose outcome is unknown
-	faulty           int64              // until when something that went wrong may be felt
+	coming           map[engine.ID]int64 // what the server has granted when, and no caller has yet
+	totals           protocol.Totals     // of its holds, as it has said last
+	overtaken        int64               // when a caller with priority last came: it may get what was granted for another
+	changed          int64               // when a caller last came, went, or was granted a permit
+	doubtful         int64               // when a call last ended whose outcome is unknown
+	faulty           int64               // until when something that went wrong may be felt
 
 	// Of a server of the JSON API.
 	names    *client.Names
@@ -78,7 +78,7 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.unreachable, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
+	n.alive, n.paused, n.cut, n.unreachable, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]int64{}
 	n.totals = protocol.Totals{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)

@@ -1,6 +1,9 @@
 package simulate
 
 import (
+	"cmp"
+	"slices"
+
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/protocol"
@@ -275,25 +278,41 @@ func (w *world) recipient(id engine.ID) *caller {
 	return nil
 }
 
-// served reports whether a caller has a permit, or one is on its way to it: what
-// the server granted goes to the oldest callers.
+// served reports whether a caller has a permit, or one is on its way to it. What the server
+// grants goes to the oldest caller that had come by then: one with a head start that comes while a
+// grant travels may take it, and then the next grant is for the older one.
 func (n *node) served(c *caller) bool {
 	if c.held {
 		return true
 	}
-	before, coming := 0, 0
-	for _, other := range n.callers {
-		if !other.held && !other.try && other.Target == c.Target && other.weight == c.weight && other.order() < c.order() {
-			before++
-		}
-	}
+	var coming []engine.ID
 	for id := range n.coming {
 		switch _, granted := n.w.server.ledger.LeaseEnd(id); {
 		case !granted || !n.machine.Knows(id):
 			delete(n.coming, id)
 		case id.Weight == c.weight && n.w.server.ledger.TargetOf(id) == c.Target:
-			coming++
+			coming = append(coming, id)
 		}
 	}
-	return before < coming
+	if len(coming) == 0 {
+		return false
+	}
+	slices.SortFunc(coming, func(a, b engine.ID) int { return cmp.Compare(n.coming[a], n.coming[b]) })
+	var wait []*caller
+	for _, other := range n.callers {
+		if other == c || !other.held && !other.try && other.Target == c.Target && other.weight == c.weight {
+			wait = append(wait, other)
+		}
+	}
+	slices.SortStableFunc(wait, func(a, b *caller) int { return cmp.Compare(a.order(), b.order()) })
+	for _, id := range coming {
+		i := max(0, slices.IndexFunc(wait, func(o *caller) bool { return o.came <= n.coming[id] }))
+		if wait[i] == c {
+			return true
+		}
+		if wait = slices.Delete(wait, i, i+1); len(wait) == 0 {
+			break
+		}
+	}
+	return false
 }
