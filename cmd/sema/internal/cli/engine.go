@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -78,12 +79,44 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 		return nil, err
 	}
 	rdb := redis.NewUniversalClient(options)
+	open, end := context.WithCancel(context.Background())
+	hook := cutSetUp{open, options.DialTimeout + options.ReadTimeout}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+	} else {
+		rdb.AddHook(hook)
+	}
 	e, err := redisengine.New(rdb, &redisengine.Options{Replicas: a.replicas})
 	if err != nil {
+		end()
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &openEngine{Engine: e, address: a, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Engine: e, address: a, redis: rdb, close: func() { end(); _, _ = e.Close(), rdb.Close() }}, nil
+}
+
+// cutSetUp closes each connection that is still being set up when the engine closes. No context
+// ends go-redis's wait for the answer to HELLO, and its Close does not know of a subscription's connection before.
+type cutSetUp struct {
+	open  context.Context // ends when the engine closes
+	setUp time.Duration   // is over after that
+}
+
+func (h cutSetUp) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err == nil {
+			stop := context.AfterFunc(h.open, func() { _ = conn.Close() })
+			time.AfterFunc(h.setUp, func() { stop() })
+		}
+		return conn, err
+	}
+}
+
+func (cutSetUp) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (cutSetUp) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // openServer opens the engine behind a server.

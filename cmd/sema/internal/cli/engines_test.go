@@ -296,6 +296,41 @@ func TestAWaitForASilentServerEndsInTime(t *testing.T) {
 	}
 }
 
+// The connection for notifications is never answered. A wait that is given up ends, and nothing of it is left.
+func TestAWaitIsGivenUpWhileItsSubscriptionIsSetUp(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	server := redistest.Start(t).Addr()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	silent := make(chan bool, 100)
+	go func() {
+		for first := true; ; first = false {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if !first {
+				silent <- true
+				continue
+			}
+			up, err := net.Dial("tcp", server)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(up, c); _ = up.Close() }()
+			go func() { _, _ = io.Copy(c, up); _ = c.Close() }()
+		}
+	}()
+	ok(t, "", "acquire", "--url", "redis://"+server, "x")
+	code, out := run(t, "", "run", "--url", "redis://"+l.Addr().String()+"?pool_size=1&read_timeout=1m", "--wait", "500ms", "x", "--", "true")
+	if code != 75 || len(silent) == 0 {
+		t.Errorf("exit code %d after %d silent connections: %s", code, len(silent), out)
+	}
+}
+
 // The bound is for the queue, and not for the way to the engine: what is free is taken.
 func TestAWaitShorterThanTheWayToTheEngine(t *testing.T) {
 	ofProcesses(t)
