@@ -240,13 +240,15 @@ end
 -- classes. One that begins to wait goes behind all others of its level. If it is now before the class at which grant
 -- stopped, grant must run again.
 R.list = function(s, k, all)
+  k.changed = true
+  if k.n + k.seq + k.state == 0 and not k.old then return end -- it waits for nothing, and is in no list
   if not s.top[k.parent] and s.queued > 0 then -- before the move: then top_after knows the rest
     local beside = k.up and k.up.n or not s.sets[1] and s.queued -- the tickets below its parent
     if k.n == beside then s.top[k.parent] = {k.state == 1 and k.name or nil} else R.runnable(s, k.parent) end
   end
   local old, was = k.old or R.turn_member(k), k.state
   if k.n == 0 then k.seq = 0 elseif k.seq == 0 then R.stamp(s, k) end
-  k.state, k.changed, k.old = 0, true, nil
+  k.state, k.old = 0, nil
   local head, _, below
   if k.n > 0 then head, _, below = R.head(s, k) end
   if head then

@@ -15,20 +15,32 @@ R.split = function(counted)
   return string.sub(counted, 1, at - 1), string.sub(counted, at + 1)
 end
 
--- takes returns what a permit or ticket takes, and the set: the names, with commas between; nil without any.
+-- takes returns what a permit or ticket takes, and the set: the names, with commas between; nil without any. The requests of a
+-- call often take the same, so it is read once.
+local takes_of, amounts_of = {}, {}
 R.takes = function(counted)
-  local _, takes = R.split(counted or '')
-  if takes == '' then return '', nil end
-  return takes, (string.gsub(takes, '=%d+', ''))
+  local of = takes_of[counted or '']
+  if not of then
+    local _, takes = R.split(counted or '')
+    of = {takes, takes ~= '' and string.gsub(takes, '=%d+', '') or nil}
+    takes_of[counted or ''] = of
+  end
+  return of[1], of[2]
 end
 
--- amounts iterates over the names and amounts of a text.
+-- amounts iterates over the places, names and amounts of a text.
+local function next_amount(list, at)
+  if list[at + 2] then return at + 2, list[at + 2], list[at + 3] end
+end
+
 R.amounts = function(text)
-  local next_one = string.gmatch(text, '([^=,]+)=(%d+)')
-  return function()
-    local name, n = next_one()
-    return name, tonumber(n)
+  local list, n = amounts_of[text], 1
+  if not list then
+    list = {}
+    for name, amount in string.gmatch(text, '([^=,]+)=(%d+)') do list[n], list[n + 1], n = name, tonumber(amount), n + 2 end
+    amounts_of[text] = list
   end
+  return next_amount, list, -1
 end
 
 -- free returns how much of a pool is neither used nor reserved.
@@ -170,7 +182,7 @@ R.reserve = function(s, k, weight, takes)
       n = n.up
     end
   end
-  for pool, amount in R.amounts(takes) do
+  for _, pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
     if not timed or p.unit then
       p.awaited = p.awaited or amount > R.free(s, p)
@@ -197,7 +209,7 @@ end
 -- pools_fit reports whether there is as much of pools, without what is reserved.
 R.pools_fit = function(s, takes)
   if s.observed then return true end
-  for pool, n in R.amounts(takes) do
+  for _, pool, n in R.amounts(takes) do
     local p = s.pools and s.pools[pool]
     if not p or n > R.free(s, p) then return false end
   end
@@ -218,7 +230,7 @@ end
 -- too_small returns the first pool that has less in all than is taken, counted from 1 on, and its amount; 0: none has.
 R.too_small = function(pools, takes)
   local at = 0
-  for pool, n in R.amounts(takes) do
+  for _, pool, n in R.amounts(takes) do
     at = at + 1
     local p = pools and pools[pool]
     if not p or n > p.limit then return at, p and p.limit or 0 end
@@ -229,7 +241,7 @@ end
 -- too_small_at_first is too_small for an ask that says what pools there are.
 R.too_small_at_first = function(q)
   local there, _, takes = {}, R.split(q.key)
-  for pool, n in R.amounts(q.pools or '') do there[pool] = {limit = n} end
+  for _, pool, n in R.amounts(q.pools or '') do there[pool] = {limit = n} end
   return R.too_small(there, takes)
 end
 
@@ -237,7 +249,7 @@ end
 -- weight's. A pool that there is nothing of is forgotten.
 R.use_pools = function(s, k, weight, takes)
   s.pools = s.pools or {}
-  for pool, n in R.amounts(takes) do
+  for _, pool, n in R.amounts(takes) do
     local p = s.pools[pool] or {limit = 0, used = 0, reserved = 0}
     p.used = p.used + (weight < 0 and -n or n)
     s.pools[pool] = (p.limit > 0 or p.used > 0) and p or nil
@@ -342,7 +354,7 @@ R.read_pools = function(s, text)
   for pool, full, given in string.gmatch(rates, '([^=,]+)=(%S+) ([^,]+)') do
     s.pools[pool].full, s.pools[pool].given = tonumber(full), tonumber(given)
   end
-  for pool, n in R.amounts(used) do
+  for _, pool, n in R.amounts(used) do
     s.pools[pool] = s.pools[pool] or {limit = 0, reserved = 0}
     s.pools[pool].used = n
   end
@@ -367,7 +379,7 @@ end
 R.read_with = function(k, text)
   local others, with = string.match(text, '^(%d+) (.*)$')
   k.others, k.with = tonumber(others), {}
-  for pool, weight in R.amounts(with) do k.with[pool] = weight end
+  for _, pool, weight in R.amounts(with) do k.with[pool] = weight end
 end
 
 R.with_text = function(k)

@@ -38,7 +38,7 @@ end
 -- those behind it may go on that want this rate, though the demand itself still lacks another.
 R.lacks = function(s, weight, takes)
   local timed, due = weight <= R.limits(s) - s.used - s.reserved, math.huge
-  for pool, n in R.amounts(takes) do
+  for _, pool, n in R.amounts(takes) do
     local p = s.pools[pool]
     if n > R.free(s, p) and p.unit and n > p.limit - p.reserved then
       -- those ahead keep it, and have to be served first
@@ -54,7 +54,7 @@ end
 -- spend takes what a permit is granted of rates. It notes of each pool until when that counts as the permit's own, see settle.
 R.spend = function(s, id, takes)
   local spent, rates = {}, false
-  for pool, n in R.amounts(takes) do
+  for _, pool, n in R.amounts(takes) do
     local p = s.pools[pool]
     if p.unit then
       p.full, rates = R.sum(math.max(p.full, s.now), n * p.unit), true
@@ -79,8 +79,8 @@ end
 -- without the part that time has brought back already, and without the part that other permits have given back.
 R.settle_rates = function(s, id, used)
   local next_spent, told = string.gmatch(s.spent[id] or '', '%S+'), {}
-  for pool, n in R.amounts(used) do told[pool] = n end
-  for pool, n in R.amounts((R.takes(s.key_of[id]))) do
+  for _, pool, n in R.amounts(used) do told[pool] = n end
+  for _, pool, n in R.amounts((R.takes(s.key_of[id]))) do
     local p, own = s.pools[pool], tonumber(next_spent() or 0)
     if told[pool] and p.unit and own > 0 then
       local more = (told[pool] - n) * p.unit

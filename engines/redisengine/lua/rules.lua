@@ -110,8 +110,7 @@ ask = function(s, q, id)
     if string.find(key, '\2', 1, true) then takes, set = R.takes(key) end
     s.key_of[id] = key
   end
-  local class = set and R.class(s, k, set) or k
-  if not R.halted(s) and q.weight <= R.limits(s) - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (q.unfair or backfills or R.none_ahead(s, class, q, id, place)) then
+  if not R.halted(s) and q.weight <= R.limits(s) - s.used and (s.only or R.keys_fit(s, k, q.weight)) and (not set or R.pools_fit(s, takes)) and (s.queued == 0 or q.unfair or backfills or R.none_ahead(s, set and R.class(s, k, set) or k, q, id, place)) then
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
@@ -129,7 +128,7 @@ ask = function(s, q, id)
   -- ask.
   local insist = q.again and 1 or 0
   if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
-  local ticket, stays, ahead = s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
+  local class, ticket, stays, ahead = set and R.class(s, k, set) or k, s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
   if old_end and not stays then R.unqueue(s, id) end -- this call came faster than the earlier ones, or the ticket is for another caller now
   R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
   if stays then ahead = R.position(s, class, id, old_place) else ahead = R.enqueue(s, class, id, place) end
