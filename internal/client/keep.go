@@ -55,6 +55,9 @@ func (k *keeping) asNew(c *claim) bool {
 	return int(c.slot) < k.limit() && c.slot != protocol.WouldWait && (!k.cfg.Strict || k.limit() == k.cfg.Limit && k.caps == k.cfg.Caps && k.pools == k.cfg.Pools)
 }
 
+// Keeps reports whether released permits may stay here for now, for callers that come.
+func (m *Machine) Keeps() bool { return m.keeping.may }
+
 // allow takes in whether released permits may stay here from now on.
 func (k *keeping) allow(may bool, until time.Duration) {
 	if k.may && !may { // others wait now: the engine needs to know the caller of each ticket
@@ -101,12 +104,17 @@ func (k *keeping) expireIdle(now time.Duration) {
 }
 
 // wantsToKeep is for how long permits would be passed on, or kept. Asking costs
-// the engine a write. A lone caller gains nothing from it.
+// the engine a write. A lone caller gains nothing from it, and neither do callers that take a rate.
 func (k *keeping) wantsToKeep() time.Duration {
-	if !k.closed && k.cfg.passing() && (k.cfg.Keep > 0 || k.lines.wait()) && k.claims.any() {
+	if !k.closed && k.cfg.passing() && k.claims.any() && (k.cfg.Keep > 0 || slices.ContainsFunc(k.lines.busy(), k.gains)) {
 		return k.contact()
 	}
 	return 0
+}
+
+// gains reports whether permits could be passed on to callers of a line that waits.
+func (k *keeping) gains(l *line) bool {
+	return (l.length > 1 || l.first.state == Waiting) && !k.rated(l.target.Takes)
 }
 
 // handOn passes a released permit to the oldest caller of its target that waits, or

@@ -247,3 +247,19 @@ func TestNoMoreThanTheLeaseIsTrusted(t *testing.T) {
 		t.Errorf("trusted until %v, want %v", a.Valid(), want)
 	}
 }
+
+// The engine counts each permit that takes of a rate. So who waits for one does not ask to pass it on, which the engine
+// would have to write down. Who waits beside for a permit without a rate does.
+func TestPermitsThatTakeOfARateAreNotAskedToStay(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Pools = "rpm=600/1m" })
+	for i, takes := range []engine.Pools{"rpm=1", "rpm=1", "rpm=1", "", ""} {
+		a := &Acquisition{}
+		a.Takes = takes
+		s.m.Acquire(s.now, a, 1, true)
+		c, _ := s.m.Next(s.now)
+		if (c.Keep > 0) != (i == 4) { // the one before it was alone
+			t.Errorf("call %d asks to keep permits for %v", i, c.Keep)
+		}
+		s.answers(c)
+	}
+}

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"slices"
 	"time"
 
 	"sema/engine"
@@ -226,11 +225,6 @@ func (ls *lines) nextWithout() (first *Acquisition) {
 		}
 	}
 	return first
-}
-
-// wait reports whether callers wait: several of one line, or one that was told so.
-func (ls *lines) wait() bool {
-	return slices.ContainsFunc(ls.lists[busy], func(l *line) bool { return l.length > 1 || l.first.state == Waiting })
 }
 
 // withdraw takes its ticket from a caller in line.

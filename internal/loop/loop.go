@@ -32,6 +32,9 @@ const (
 
 	// lastCall is the time for the last call of Close after its context has ended.
 	lastCall = minCall
+
+	// yields bounds, for each woken caller, how often its next request is waited for.
+	yields = 8
 )
 
 var (
@@ -80,6 +83,8 @@ type Loop struct {
 	living    protocol.Living // nil: the engine's sign of life is its answers
 	life      context.Context // until Close
 	die       context.CancelFunc
+
+	came atomic.Int64 // how often callers have changed the machine
 }
 
 // Open opens a session of an engine and makes a machine with the result of config. It
@@ -190,6 +195,7 @@ func (l *Loop) settleThen(now time.Duration, call protocol.Call, ok bool) {
 // next returns the machine's next call, unless another goroutine makes calls. The lock is
 // held.
 func (l *Loop) next(now time.Duration) (call protocol.Call, ok bool) {
+	l.came.Add(1)
 	if l.calling {
 		return call, false
 	}
@@ -214,13 +220,26 @@ func (l *Loop) makeCalls(call protocol.Call) {
 		now := l.Now()
 		ctx := l.Within(now, max(minCall, min(maxCall, l.lease/3)))
 		l.Unlock()
-		l.Settle(l.makeCall(ctx, call, now))
-		// The woken callers run first, so the next call includes their next requests.
-		runtime.Gosched()
+		now = l.makeCall(ctx, call, now)
+		came, told := l.came.Load(), l.Gather()
+		if l.Machine.Keeps() {
+			told = 0 // released permits go to callers that come, without a call
+		}
+		l.Settle(now)
+		l.letCome(came, told)
 		l.Lock()
 		now = l.Now()
 		call, ok = l.another(now)
 		l.Settle(now)
+	}
+}
+
+// letCome lets told woken callers run first, so that the next call includes their next requests. Another processor may go
+// on with this goroutine before they have run, so to yield once is not enough.
+func (l *Loop) letCome(came int64, told int) {
+	runtime.Gosched()
+	for i := 0; i < yields*told && l.came.Load() < came+int64(told); i++ {
+		runtime.Gosched()
 	}
 }
 
@@ -250,9 +269,10 @@ func (l *Loop) makeCall(ctx context.Context, call protocol.Call, began time.Dura
 	return now
 }
 
-// Gather passes the machine's events to their Waiters and to the owner. The lock is held.
-func (l *Loop) Gather() {
-	for _, e := range l.Machine.Events() {
+// Gather passes the machine's events to their Waiters and to the owner, and returns how many there were. The lock is held.
+func (l *Loop) Gather() int {
+	events := l.Machine.Events()
+	for _, e := range events {
 		if e.Kind == client.Answered {
 			w := e.Order.Owner.(*Waiter)
 			w.Status = e.Answer.Status
@@ -261,6 +281,7 @@ func (l *Loop) Gather() {
 			l.after = append(l.after, f)
 		}
 	}
+	return len(events)
 }
 
 // Settle passes the machine's events on, sets the timer, and releases the lock. Then it
