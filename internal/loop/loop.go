@@ -33,8 +33,11 @@ const (
 	// lastCall is the time for the last call of Close after its context has ended.
 	lastCall = minCall
 
-	// yields bounds, for each woken caller, how often its next request is waited for.
-	yields = 8
+	// The next call waits for the next requests of woken callers: for so many yields of each
+	// of them, and for a part of the time that the last call took.
+	yields   = 8
+	waitPart = 8
+	maxWait  = 300 * time.Microsecond
 )
 
 var (
@@ -217,16 +220,16 @@ func (l *Loop) another(now time.Duration) (call protocol.Call, ok bool) {
 func (l *Loop) makeCalls(call protocol.Call) {
 	for ok := true; ok; {
 		l.Lock()
-		now := l.Now()
-		ctx := l.Within(now, max(minCall, min(maxCall, l.lease/3)))
+		began := l.Now()
+		ctx := l.Within(began, max(minCall, min(maxCall, l.lease/3)))
 		l.Unlock()
-		now = l.makeCall(ctx, call, now)
+		now := l.makeCall(ctx, call, began)
 		came, told := l.came.Load(), l.Gather()
 		if l.Machine.Keeps() {
 			told = 0 // released permits go to callers that come, without a call
 		}
 		l.Settle(now)
-		l.letCome(came, told)
+		l.letCome(now, min((now-began)/waitPart, maxWait), came, told)
 		l.Lock()
 		now = l.Now()
 		call, ok = l.another(now)
@@ -235,10 +238,11 @@ func (l *Loop) makeCalls(call protocol.Call) {
 }
 
 // letCome lets told woken callers run first, so that the next call includes their next requests. Another processor may go
-// on with this goroutine before they have run, so to yield once is not enough.
-func (l *Loop) letCome(came int64, told int) {
+// on with this goroutine before they have run, so to yield once is not enough. Where goroutines wait for a processor, each
+// yield takes long, and one is enough.
+func (l *Loop) letCome(now, within time.Duration, came int64, told int) {
 	runtime.Gosched()
-	for i := 0; i < yields*told && l.came.Load() < came+int64(told); i++ {
+	for i := 0; i < yields*told && l.came.Load() < came+int64(told) && l.Now()-now < within; i++ {
 		runtime.Gosched()
 	}
 }
