@@ -248,8 +248,8 @@ func TestNoMoreThanTheLeaseIsTrusted(t *testing.T) {
 	}
 }
 
-// The engine counts each permit that takes of a rate. So who waits for one does not ask to pass it on, which the engine
-// would have to write down. Who waits beside for a permit without a rate does.
+// The engine counts each permit that takes of a rate. So a caller that waits for one does not ask to pass it on, because
+// the engine would have to write that down. Callers that wait for a permit without a rate do ask.
 func TestPermitsThatTakeOfARateAreNotAskedToStay(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Pools = "rpm=600/1m" })
 	for i, takes := range []engine.Pools{"rpm=1", "rpm=1", "rpm=1", "", ""} {
