@@ -339,3 +339,39 @@ func (ks *tree) miscounted(l *Ledger) error {
 	}
 	return nil
 }
+
+// A hundred callers died in the queue, and one step drops fewer of their tickets. The next step is that of somebody who lives: of the
+// caller who asks, or of one who waits while another releases.
+func TestTheDeadInTheQueueDelayNobody(t *testing.T) {
+	for _, comes := range []string{"later", "before the release"} {
+		l := &Ledger{Reach: func(client string) bool { return client != "dead" }}
+		now, calls := int64(1_000_000), uint64(0)
+		step := func(client string, number uint64, kind protocol.Kind) (protocol.Status, bool) {
+			calls++
+			r := protocol.Request{Kind: kind, ID: engine.ID{Client: client, Number: number, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Minute, Wait: true}
+			if client != "dead" {
+				r.Ticket = time.Hour
+			}
+			reply := l.Step(now, client, engine.Client{}, protocol.Call{Number: calls, Requests: []protocol.Request{r}})
+			n, goes := l.Notifications()["lives"], reply.Notification.Recheck == protocol.AtOnce
+			return reply.Answers[0].Status, goes || n != nil && n.Recheck == protocol.AtOnce
+		}
+		step("holds", 1, protocol.Ask)
+		for i := range uint64(100) {
+			step("dead", i+1, protocol.Ask)
+		}
+		if comes != "later" {
+			step("lives", 1, protocol.Ask)
+		}
+		now += 2 * time.Minute.Microseconds()
+		_, goes := step("holds", 1, protocol.Release)
+		is, steps := protocol.Queued, 0
+		for goes || comes == "later" && steps == 0 {
+			is, goes = step("lives", 1, protocol.Ask)
+			steps++
+		}
+		if is != protocol.Granted || steps > 100/maxBudget+1 {
+			t.Errorf("who comes %s: status %v after %d steps", comes, is, steps)
+		}
+	}
+}

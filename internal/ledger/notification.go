@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 
 	"sema/engine"
@@ -28,11 +29,18 @@ func (l *Ledger) tell(client string) *protocol.Notification {
 	return n
 }
 
-// goOn has the client of a ticket ask again for one of its tickets at once: this step leaves
-// something to the next.
+// goOn has a client ask again for one of its tickets at once: this step leaves something to the next. It is the client of the
+// ticket. If that is silent or cannot be told, it may be dead: then it is the one that watches, or else the caller of the step.
 func (l *Ledger) goOn(t *ticket) {
 	l.unfinished = true
-	l.tell(t.via).Recheck = protocol.AtOnce
+	who := t.via
+	if t.silent(l.now) || !l.reach(who) {
+		who = cmp.Or(l.caller, who)
+		if w := l.tickets[l.watcher]; w != nil && !w.silent(l.now) && l.reach(w.via) {
+			who = w.via
+		}
+	}
+	l.tell(who).Recheck = protocol.AtOnce
 }
 
 // untell takes back the notification of a grant that was made in this step: an

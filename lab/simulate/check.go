@@ -255,8 +255,8 @@ func (k *checker) handedOn(c protocol.Call, reply protocol.Reply, news map[strin
 	if !waits || l.Paused || l.Cooldown > k.w.server.now() || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
-	for client, n := range news { // beside pools it may be another one that goes on, with a ticket that was looked at before
-		if k.w.pools != "" && asks(n) && k.w.server.reach[client] {
+	for client, n := range news { // beside pools it may be another one that goes on, with a ticket that was looked at before; or the first in line is silent
+		if (k.w.pools != "" || l.ledger.Unfinished()) && asks(n) && k.w.server.reach[client] {
 			return
 		}
 	}

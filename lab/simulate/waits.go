@@ -110,8 +110,9 @@ func (k *checker) unheard() {
 		}
 		for _, c := range n.callers {
 			id := c.Acquisition.ID()
-			at, told := k.when[id] // else its ticket was revoked: its permit is no grant
-			if end, granted := w.server.ledger.LeaseEnd(id); told && granted && end > w.server.now() && c.State() == client.Waiting && at < n.doubtful {
+			at, told := k.when[id]
+			if end, granted := w.server.ledger.LeaseEnd(id); told && granted && !w.server.ledger.ledger.Revoked(id) && // the permit of a revoked ticket is no grant
+				end > w.server.now() && c.State() == client.Waiting && at < n.doubtful {
 				w.fail("wake-up: %v was granted at %v, a call failed at %v, and its caller waits", id, micros(at), micros(n.doubtful))
 			}
 		}

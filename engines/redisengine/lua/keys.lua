@@ -399,7 +399,7 @@ R.sweep = function(s)
     local k = R.key(s, string.sub(list[1], 10))
     if s.swept == MAX_SWEPT then
       local head = R.head(s, k)
-      if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- that call goes on with sweeping
+      if head then R.go_on(s, head) end -- that call goes on with sweeping
       return
     end
     s.swept = s.swept + 1

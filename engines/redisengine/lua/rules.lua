@@ -199,8 +199,8 @@ grant = function(s, up_to)
   while not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
-    if s.budget <= 0 then -- the call of this ticket goes on
-      R.tell(s, (R.via(s, id))).recheck = 1
+    if s.budget <= 0 then
+      R.go_on(s, id)
       R.settle(s, k, id)
       return
     end
@@ -216,6 +216,18 @@ grant = function(s, up_to)
     end
     if granted and not s.only then R.served(s, k, weight) else R.reschedule(s, k.of) end
   end
+end,
+
+-- go_on has a client ask again at once: the one of the ticket, or if that is silent or cannot be told, the one that watches, or
+-- else the caller of the step.
+go_on = function(s, id)
+  local who = R.via(s, id)
+  if (R.ticket(s, id) or 0) <= s.now or not R.reach(s, who) then
+    who = s.caller
+    local watcher = s.watcher ~= '' and (R.ticket(s, s.watcher) or 0) > s.now and R.via(s, s.watcher)
+    if watcher and R.reach(s, watcher) then who = watcher end
+  end
+  R.tell(s, who).recheck = 1
 end,
 
 -- halted reports whether all grants are stopped: by an operator, or for a while.
