@@ -11,7 +11,6 @@ var planted = []struct {
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn protocol.Answer{Status: protocol.Gone}\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, &engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn protocol.Answer{Status: protocol.Revoked}\n\t}\n\tl.untell", false},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++", false},
 	{"a grant is not told", serveFile, "n.Grants = append(n.Grants, protocol.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
-	{"a client that may be dead is to go on with what a step has left", newsFile, "if t.silent(l.now) || !l.reach(who) {", "if false {", true},
 	{"free weight is not handed over", ledgerFile, "\tl.grantAndWatch(now, asker)", "\tl.watch(now, asker)", false},
 	{"the queue is last in, first out", askFile, "place: now - r.Waited.Microseconds()}", "place: -now}", false},
 	{"newcomers pass the queue", askFile, "(r.Unfair || backfills || l.noneAhead(a))", "(true || backfills || l.noneAhead(a))", false},
@@ -155,7 +154,6 @@ const (
 	reserveFile    = "internal/ledger/reserve.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	observeFile    = "internal/ledger/observe.go"
-	newsFile       = "internal/ledger/notification.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
 	callFile       = "internal/client/call.go"
