@@ -29,8 +29,8 @@ func (l *Ledger) tell(client string) *protocol.Notification {
 	return n
 }
 
-// goOn has a client ask again for one of its tickets at once: this step leaves something to the next. It is the client of the
-// ticket. If that is silent or cannot be told, it may be dead: then it is the one that watches, or else the caller of the step.
+// goOn tells a client to ask again at once, because this step leaves something to the next. It is the client of the ticket. If
+// that one is silent or cannot be told, it may be dead: then it is the client that watches, or else the caller of the step.
 func (l *Ledger) goOn(t *ticket) {
 	l.unfinished = true
 	who := t.via

@@ -218,8 +218,8 @@ grant = function(s, up_to)
   end
 end,
 
--- go_on has a client ask again at once: the one of the ticket, or if that is silent or cannot be told, the one that watches, or
--- else the caller of the step.
+-- go_on tells a client to ask again at once. It is the client of the ticket. If that one is silent or cannot be told, it is the
+-- client that watches, or else the caller of the step.
 go_on = function(s, id)
   local who = R.via(s, id)
   if (R.ticket(s, id) or 0) <= s.now or not R.reach(s, who) then
