@@ -816,6 +816,13 @@ func TestAKeyAsATextHasNoSlash(t *testing.T) {
 		expect.Has(t, a.body, `"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`)
 		h.want(200, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":["acme/alice"]}`)
 	})
+	described, err := readSpec()
+	expect.OK(t, err)
+	for key, is := range map[string]bool{"acme/alice": false, "/": false, "acme": true, "": true} {
+		if err := described.schemas["Acquire"].Validate(map[string]any{"limit": 5, "key": key}); (err == nil) != is {
+			t.Errorf("the description of key %q: %v", key, err)
+		}
+	}
 }
 
 // An act on a page leaves the same audit record as the act by way of the API: with the values before, and the permit's owner.
