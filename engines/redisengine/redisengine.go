@@ -169,7 +169,8 @@ func (e *Engine) list(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// Close implements sema.Engine. The Redis client stays open.
+// Close implements sema.Engine. The Redis client stays open. A connection for notifications that go-redis is still
+// setting up cannot be given up: it ends with the server's answer, or the client's ReadTimeout.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
