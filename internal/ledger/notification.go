@@ -32,7 +32,6 @@ func (l *Ledger) tell(client string) *protocol.Notification {
 // goOn tells a client to ask again at once, because this step leaves something to the next. It is the client of the ticket. If
 // that one is silent or cannot be told, it may be dead: then it is the client that watches, or else the caller of the step.
 func (l *Ledger) goOn(t *ticket) {
-	l.unfinished = true
 	who := t.via
 	if t.silent(l.now) || !l.reach(who) {
 		who = cmp.Or(l.caller, who)

@@ -266,16 +266,17 @@ func (ks *tree) indexBlocked(c *class) int {
 // unswept reports whether the caps of all keys have changed since a blocked class was looked at.
 func (ks *tree) unswept() bool { return len(ks.blocked) > 0 && ks.blocked[0].epoch != ks.epoch }
 
-// sweep looks at the blocked classes again after the caps of all keys have changed, at maxSwept of them in a step.
-func (l *Ledger) sweep() {
+// sweep looks at the blocked classes again after the caps of all keys have changed, at maxSwept of them in a step. It returns
+// the first waiter of a class that it leaves to the next step; nil: of none.
+func (l *Ledger) sweep() (left *ticket) {
 	for ks := &l.keys; ks.unswept(); l.swept++ {
 		c := ks.blocked[0]
 		if l.swept == maxSwept {
-			l.goOn(c.head())
-			return
+			return c.head()
 		}
 		l.reschedule(c.key)
 	}
+	return nil
 }
 
 // leaves are the classes with queues in which somebody waits, in the order of service: first the runnable ones, then the

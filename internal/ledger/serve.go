@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 
 	"sema/engine"
@@ -38,16 +39,17 @@ const (
 // Each ticket that is done with ends a round, because what it gives or takes may change who is next. What the last
 // round has reserved stays reserved until endRound: an ask uses it, see backfills. A ticket whose client cannot be
 // told is dropped; if its client lives, it asks again and is back in its place.
-func (l *Ledger) grant(now, upTo int64) {
-	l.sweep()
+//
+// left is a ticket that grant leaves to the next step because the budget is spent; nil: there is none.
+func (l *Ledger) grant(now, upTo int64) (left *ticket) {
+	left = l.sweep()
 	for !l.halted() {
 		t, is := l.next(now, upTo)
 		if t == nil {
-			return
+			return left
 		}
 		if l.budget <= 0 {
-			l.goOn(t)
-			return
+			return cmp.Or(left, t)
 		}
 		l.budget -= 1 + l.keys.sets()/setsPerCost
 		l.endRound()
@@ -62,6 +64,7 @@ func (l *Ledger) grant(now, upTo int64) {
 		}
 		l.reschedule(t.key.leaf())
 	}
+	return left
 }
 
 // handOver makes a permit of a ticket, and tells its client. It reports false of a revoked one, for which its class does not pay.
@@ -150,13 +153,16 @@ func (l *Ledger) correct(k *key) {
 
 // grantAndWatch serves all that can be served, and finds somebody to watch. What watch drops may have blocked others.
 func (l *Ledger) grantAndWatch(now int64, asker engine.ID) {
+	var left *ticket
 	for again := true; again; again = l.watch(now, asker) {
-		l.unfinished = false
-		l.grant(now, last)
+		left = l.grant(now, last)
 		if l.due = 0; l.round.due > 0 {
 			l.due = max(l.round.due, now+minDue)
 		}
 		l.endRound()
+	}
+	if l.unfinished = left != nil; l.unfinished {
+		l.goOn(left)
 	}
 }
 

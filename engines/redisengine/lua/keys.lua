@@ -385,8 +385,8 @@ R.others_ahead = function(s, k)
   return false
 end
 
--- sweep reschedules the blocked classes after the caps of all keys have changed, at
--- most MAX_SWEPT in a step.
+-- sweep reschedules the blocked classes after the caps of all keys have changed, at most MAX_SWEPT in a step. It returns the
+-- first waiter of a class that it leaves to the next step; nil: of none.
 R.sweep = function(s)
   if s.keyed.epoch == s.keyed.swept then return end
   while true do
@@ -397,11 +397,7 @@ R.sweep = function(s)
       return
     end
     local k = R.key(s, string.sub(list[1], 10))
-    if s.swept == MAX_SWEPT then
-      local head = R.head(s, k)
-      if head then R.go_on(s, head) end -- that call goes on with sweeping
-      return
-    end
+    if s.swept == MAX_SWEPT then return R.head(s, k) end
     s.swept = s.swept + 1
     R.reschedule(s, k.of)
   end

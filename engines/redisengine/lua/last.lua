@@ -115,6 +115,7 @@ repeat
   if s.round then R.end_round(s) end
   R.write_holders(s)
 until not R.watch(s)
+if s.left then R.go_on(s, s.left) end
 local marked = 0
 if s.keeps > now or keep_for > 0 then
   local recalled = R.recall(s, s.refused or s.asker)

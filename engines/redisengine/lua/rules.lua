@@ -192,16 +192,20 @@ end,
 -- ticket that is done with ends a round, because what it gives or takes may change who is next. What the last round has
 -- reserved stays reserved until end_round: an ask uses it, see backfills. A ticket whose client cannot be told is dropped;
 -- if its client lives, it asks again and is back in its place.
+--
+-- s.left is a ticket that it leaves to the next step because the budget is spent; nil: there is none.
 grant = function(s, up_to)
-  s.complete = false
-  if s.settled or s.queued == 0 then return end
-  if not s.only then R.sweep(s) end
-  while not R.halted(s) do
+  s.complete, s.left = false, nil
+  if s.queued == 0 then return end
+  s.left = not s.only and R.sweep(s) or nil
+  if s.settled and s.out_of_budget and not R.halted(s) then s.left = s.left or s.front_head end
+  while not s.settled and not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
     if s.budget <= 0 then
-      R.go_on(s, id)
+      s.left = s.left or id
       R.settle(s, k, id)
+      s.out_of_budget = true
       return
     end
     local who, value, granted = (R.via(s, id)), s.known[id], false
@@ -280,7 +284,7 @@ end,
 
 -- settle notes the ticket at which grant stops: until something changes for it, no step has anything to grant. With sets of
 -- pools it is not so, because other sets may go on.
-settle = function(s, k, id) s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id end,
+settle = function(s, k, id) s.settled, s.out_of_budget, s.front, s.front_head = not (s.sets and s.sets[1]), false, k, id end,
 
 -- judge returns what to do with the first ticket of all, and the key that blocks it, if one does. The order counts. A ticket
 -- whose class should be in another list is no head at all. A silent one is dropped before it may block anybody. What is
