@@ -9,6 +9,9 @@ import (
 	"sema/engines/register"
 )
 
+// Limits are how long a step joins the queue, waits for one lock, and is idle with the row locked.
+var Limits = limits
+
 // NewFlushing is New with another statement to wait for the disk.
 func NewFlushing(pool *pgxpool.Pool, flush string) (*register.Engine, error) {
 	s := &store{lend: lendFrom(pool), sql: statements("")}

@@ -196,7 +196,7 @@ func (s *store) Update(ctx context.Context, name string, first bool, f func(regi
 // lock begins a transaction, and locks and reads the row. After nearly deadlock_timeout in
 // the queue it leaves and joins it again, see queueFirst.
 func (s *store) lock(ctx context.Context, c *pgx.Conn, name string, first bool) (row register.Row, err error) {
-	inQueue, forRow, idle := limits(ctx)
+	inQueue, each, idle := limits(ctx)
 	queue := queueLast
 	if first {
 		queue = queueFirst
@@ -204,7 +204,7 @@ func (s *store) lock(ctx context.Context, c *pgx.Conn, name string, first bool) 
 	for end := time.Now().Add(inQueue); ; {
 		b := &pgx.Batch{}
 		b.Queue(begin)
-		b.Queue(queue, name, milliseconds(time.Until(end)), milliseconds(forRow), milliseconds(idle))
+		b.Queue(queue, name, milliseconds(min(each, time.Until(end))), milliseconds(each), milliseconds(idle))
 		b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
 			row, err = scan(r)
 			return err

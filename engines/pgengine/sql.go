@@ -117,16 +117,16 @@ const (
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 
-// limits are how long the server lets a step wait in the queue, wait for the row after
-// that, and be idle with the row locked. A process that stops during a step delays others
-// for half of a step's time; with short leases that is a quarter of a lease. The server
-// gives up before the client, which could only close the connection.
-func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
+// limits are how long a step joins the queue, and how long the server lets it wait for one lock and be idle with the row
+// locked. A process that stops during a step delays others for half of a step's time; with short leases that is a quarter of a
+// lease. The server gives up before the client, which could only close the connection: one that joins at the last moment
+// waits for two queues and for the row, and has a fifth of its time left.
+func limits(ctx context.Context) (inQueue, lock, idle time.Duration) {
 	left := longest
 	if end, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(end))
 	}
-	return left * 3 / 5, left / 5, left / 2
+	return left * 2 / 5, left / 5, left / 2
 }
 
 // milliseconds is a time in the form of the server's settings, at least 1: there, 0 means

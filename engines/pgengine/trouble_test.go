@@ -116,6 +116,21 @@ func TestARowThatStaysLocked(t *testing.T) {
 	})
 }
 
+// Whenever a step joins the queue for the last time, the server gives up before the client does, in both queues and at the row.
+func TestTheServerGivesUpFirst(t *testing.T) {
+	t.Parallel()
+	for _, left := range []time.Duration{300 * time.Millisecond, 4 * time.Second, 5 * time.Second} {
+		ctx, cancel := context.WithTimeout(context.Background(), left)
+		inQueue, lock, _ := pgengine.Limits(ctx)
+		cancel()
+		for joins := time.Duration(0); joins < inQueue; joins += left / 100 {
+			if ends := joins + 2*min(lock, inQueue-joins) + lock; ends > left*4/5 {
+				t.Errorf("a step of %v that joins the queue after %v ends after %v", left, joins, ends)
+			}
+		}
+	}
+}
+
 // A row that another program has locked is a queue: those who come then wait, although nobody writes the row.
 func TestARowThatAnotherProgramHasLocked(t *testing.T) {
 	t.Parallel()
