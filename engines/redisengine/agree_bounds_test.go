@@ -73,6 +73,26 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	}
 }
 
+// The first request of a call meets more tickets of dead clients than a step takes off, and a later one changes who may go on: it
+// asks for the ticket that watches, or pauses.
+func TestScriptAgreesOnWhoGoesOn(t *testing.T) {
+	t.Parallel()
+	var m met
+	b := newBench(t, &m)
+	for _, kind := range []protocol.Kind{protocol.Ask, protocol.Pause} {
+		j := newJudge(b, true)
+		ask := protocol.Request{Kind: protocol.Ask, Limit: 1, Lease: time.Second, Ticket: time.Second, Wait: true}
+		j.each(j.clients, ask, 0)
+		j.now += time.Minute.Microseconds()
+		ask.ID = j.ledger.Save().Watcher
+		later := ask
+		later.Kind = kind
+		if j.single(t, 0, ask, later); len(j.ledger.Save().Waiters) < 100 {
+			t.Fatal("a step took off all tickets")
+		}
+	}
+}
+
 // A pinned or paused semaphore outlives its keys with holders and waiters, and
 // is then empty.
 func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {

@@ -204,9 +204,7 @@ grant = function(s, up_to)
     if not k then return end
     if s.budget <= 0 then
       s.left = s.left or id
-      R.settle(s, k, id)
-      s.out_of_budget = true
-      return
+      return R.settle(s, k, id, true)
     end
     local who, value, granted = (R.via(s, id)), s.known[id], false
     s.budget = s.budget - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_COST) or 0)
@@ -283,8 +281,8 @@ next = function(s, up_to)
 end,
 
 -- settle notes the ticket at which grant stops: until something changes for it, no step has anything to grant. With sets of
--- pools it is not so, because other sets may go on.
-settle = function(s, k, id) s.settled, s.out_of_budget, s.front, s.front_head = not (s.sets and s.sets[1]), false, k, id end,
+-- pools it is not so, because other sets may go on. spent: grant stops because the budget is spent.
+settle = function(s, k, id, spent) s.settled, s.out_of_budget, s.front, s.front_head = not (s.sets and s.sets[1]), spent, k, id end,
 
 -- judge returns what to do with the first ticket of all, and the key that blocks it, if one does. The order counts. A ticket
 -- whose class should be in another list is no head at all. A silent one is dropped before it may block anybody. What is
