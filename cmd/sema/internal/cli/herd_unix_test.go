@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/local"
 	"sema/internal/fixture/redistest"
@@ -44,6 +45,7 @@ func herd(t *testing.T, n int, url string) {
 		cmd := exec.Command("sh", "-c", `read x; exec sema run -n 8 herd -- sh -c 'sleep 0.05; echo ran >> "$0"' "$0"`, ran)
 		cmd.Env = append(os.Environ(), "SEMA_URL="+url)
 		cmd.Stdin = gate
+		child.DieWithParent(cmd) // a thousand orphans would starve the machine
 		var said strings.Builder
 		cmd.Stdout, cmd.Stderr = &said, &said
 		expect.OK(t, cmd.Start())
