@@ -59,8 +59,12 @@ func (c *caller) mode(ctx context.Context) (string, error) {
 const probeTime = 500 * time.Millisecond
 
 // speaksOther changes the error of a server that speaks no TLS if the client does, or the other way
-// round. Otherwise it looks like a server that is slow or restarts.
+// round. Otherwise it looks like a server that is slow or restarts. A TLS server that gets a plain command
+// closes the connection, so one that was not in time is just busy.
 func (t *topology) speaksOther(failure *engine.Error) {
+	if !t.tls && failure.Busy {
+		return
+	}
 	conn, err := net.DialTimeout("tcp", t.addr, probeTime)
 	if err != nil {
 		return

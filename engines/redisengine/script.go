@@ -76,7 +76,10 @@ func inlined(layout, script string) string {
 			rest = script[1:]
 		}
 		part := script[:len(script)-len(rest)]
-		b.WriteString(cmp.Or(values[part], part))
+		if 'A' <= part[0] && part[0] <= 'Z' { // no other name is a constant's
+			part = cmp.Or(values[part], part)
+		}
+		b.WriteString(part)
 		script = rest
 	}
 	return b.String()

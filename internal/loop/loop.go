@@ -521,10 +521,10 @@ func (l *Loop) drain(ctx context.Context, now time.Duration) {
 	// Call tick from here, for the pauses between failed calls: the timer is stopped.
 	end := time.NewTimer(min(client.Patience, l.lease))
 	defer end.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
+	again := time.NewTimer(client.Pause(1))
 	defer again.Stop()
 	over := ctx.Done()
-	for waits := true; waits; {
+	for waits, ticks := true, 1; waits; {
 		select {
 		case <-drained:
 			waits = false
@@ -535,6 +535,8 @@ func (l *Loop) drain(ctx context.Context, now time.Duration) {
 			end.Reset(lastCall)
 		case <-again.C:
 			l.tick()
+			ticks++
+			again.Reset(client.Pause(ticks))
 		}
 	}
 	l.Lock()

@@ -10,16 +10,21 @@ import (
 // longest bounds how long a process that is always late goes on waiting.
 const longest = 3 * time.Second
 
+// looks is how often a wait looks at the clock, at the most. Each look costs processor time: a thousand
+// processes that wait would starve each other by looking each Tick.
+const looks = 16
+
 // Within returns a context that ends with parent, or when this process has been running for d: then there
-// was no answer. It looks at the clock each Tick. An interval that ended late by more than a
-// Tick does not count, because the answer may have been late for the same reason. After three seconds, or
-// after d if that is longer, the context ends in any case.
+// was no answer. It looks at the clock in intervals. An interval that ended late by more than a
+// Tick does not count, because the answer may have been late for the same reason, and the next ones are
+// twice as long. After three seconds, or after d if that is longer, the context ends in any case.
 func Within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(parent, max(d, longest))
-	w := &waiting{ctx: ctx, cancel: cancel, left: d, before: time.Now()}
+	w := newWaiting(d, time.Now())
+	w.ctx, w.cancel = ctx, cancel
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(min(Tick, d), w.tick)
+	w.timer = time.AfterFunc(w.interval(), w.tick)
 	return ctx, w.stop
 }
 
@@ -29,8 +34,14 @@ type waiting struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer
+	every  time.Duration // between two looks at the clock
+	late   bool          // the last interval ended late
 	left   time.Duration
 	before time.Time // when it last looked at the clock
+}
+
+func newWaiting(d time.Duration, now time.Time) *waiting {
+	return &waiting{every: max(Tick, d/looks), left: d, before: now}
 }
 
 func (w *waiting) tick() {
@@ -41,14 +52,25 @@ func (w *waiting) tick() {
 	if w.left <= 0 {
 		w.cancel()
 	} else if w.ctx.Err() == nil {
-		w.timer.Reset(min(Tick, w.left))
+		w.timer.Reset(w.interval())
 	}
+}
+
+// interval is the time to the next look at the clock. After a late one it is a whole interval, also if less
+// is left: a short rest would be late again, and again.
+func (w *waiting) interval() time.Duration {
+	if w.late {
+		return w.every
+	}
+	return min(w.every, w.left)
 }
 
 // count counts the interval that ends now, unless it ended late.
 func (w *waiting) count(now time.Time) {
 	passed := now.Sub(w.before)
-	if passed <= min(Tick, w.left)+Tick {
+	if w.late = passed > w.interval()+Tick; w.late {
+		w.every *= 2
+	} else {
 		w.left -= passed
 	}
 	w.before = now
