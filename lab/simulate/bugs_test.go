@@ -91,7 +91,7 @@ var planted = []struct {
 	{"virtual time goes back", ledgerOrder, "k.up.time = max(k.up.time, c.start+k.cost(t.weight))", "k.up.time = c.start + k.cost(t.weight)", false},
 	{"ties go by the name", ledgerOrder, "cmp.Or(cmp.Compare(c.level, o.level), cmp.Compare(c.finish, o.finish), cmp.Compare(c.seq, o.seq))", "cmp.Or(cmp.Compare(c.level, o.level), cmp.Compare(c.finish, o.finish), strings.Compare(c.key.name, o.key.name))", false},
 	{"a key that was full begins anew", ledgerOrder, "\tcase blocked:\n\t\ti := ks.indexBlocked(c)", "\tcase blocked:\n\t\tc.seq = 0\n\t\ti := ks.indexBlocked(c)", false},
-	{"nobody looks at a raised cap", serveFile, "\tl.sweep()\n", "", false},
+	{"nobody looks at a raised cap", serveFile, "\tleft = l.sweep()\n", "", false},
 	{"a smaller cap goes unseen", serveFile, "at != nil && !impossible {", "at != nil && at.reserved > 0 && !impossible {", false},
 	{"a rule does not move its key", keysFile, "\tl.reschedule(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\tl.hold(&h.demand, -1)\n", "\tl.usePools(h.takes, -1)\n", false},
