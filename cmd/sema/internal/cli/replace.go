@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 			if running { // a waiter may have its permit by now
 				revoke = o.Revoke
 			}
-			for _, id := range list {
+			for _, id := range slices.Backward(list) { // the next one first: then each of many that come at once has one to revoke, and not all
 				if err := revoke(ctx, id); err != nil && !errors.Is(err, sema.ErrLost) {
 					return err
 				}
@@ -54,7 +55,8 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 			return nil
 		})
 	}
-	if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Temporary {
+	failure, ok := errors.AsType[*engine.Error](err)
+	if ok && failure.Temporary || errors.Is(err, context.DeadlineExceeded) { // callTime's: it may also be this machine that is slow
 		return 1, nil // as if one were left
 	}
 	return held, err
