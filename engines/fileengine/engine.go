@@ -164,19 +164,26 @@ func (e *Engine) forget(s *session) {
 	}
 }
 
-// close frees the log's resources after the running step.
+// close frees the log's resources, most of them after the running step.
 func (l *log) close() {
+	l.endWatches()
 	l.stepLock <- struct{}{}
 	defer func() { <-l.stepLock }()
 	l.closed = true
 	l.closeFile()
+	l.endWatches() // the running step may have begun some
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+func (l *log) endWatches() {
+	l.watching.Lock()
+	defer l.watching.Unlock()
 	for _, w := range l.watches {
 		w.stop()
 	}
 	clear(l.watches)
-	if l.timer != nil {
-		l.timer.Stop()
-	}
 }
 
 func (e *Engine) session(client string) *session {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,10 +43,12 @@ type log struct {
 	lookPending atomic.Bool   // a look will begin soon
 	readWhole   atomic.Bool   // the next step reads the whole file
 
+	watching sync.Mutex // and not stepLock: what is watched ends also while a step waits for another process
+	watches  map[string]*watcher
+
 	// Guarded by stepLock.
 	image
 	file    *os.File
-	watches map[string]*watcher
 	timer   *time.Timer // starts a look when the first lease ends
 	seen    fs.FileInfo // a file that was checked to be this log
 	sticky  bool        // the file has the sticky bit

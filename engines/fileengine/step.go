@@ -130,7 +130,7 @@ func (s *step) reapBlockers() {
 			suspects = append(suspects, processOf(client))
 		}
 		dead := s.reapDead(slices.DeleteFunc(suspects, func(process string) bool {
-			return l.watches[process] != nil || slices.Contains(reaped, process)
+			return l.watched(process) || slices.Contains(reaped, process)
 		}))
 		reaped = append(reaped, dead...)
 		if end, held := l.ledger.NextEnd(); waits && held && end <= s.At {
@@ -308,7 +308,27 @@ func (l *log) updateWatchers() {
 	if l.ledger == nil {
 		return
 	}
-	watched := l.inFront()
+	l.watchOnly(l.inFront())
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	head, _ := l.ledger.Head()
+	if end, held := l.ledger.NextEnd(); held && l.isOwn(l.ledger.Via(head)) {
+		in := time.Duration(end-l.now(l.engine.moment()))*time.Microsecond + time.Millisecond
+		l.timer = time.AfterFunc(in, l.look)
+	}
+}
+
+func (l *log) watched(process string) bool {
+	l.watching.Lock()
+	defer l.watching.Unlock()
+	return l.watches[process] != nil
+}
+
+// watchOnly watches these processes, and no others.
+func (l *log) watchOnly(watched []string) {
+	l.watching.Lock()
+	defer l.watching.Unlock()
 	for process, w := range l.watches {
 		if !slices.Contains(watched, process) {
 			w.stop()
@@ -331,14 +351,6 @@ func (l *log) updateWatchers() {
 		}
 		w.stop, l.watches[process] = stop, w
 	}
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	head, _ := l.ledger.Head()
-	if end, held := l.ledger.NextEnd(); held && l.isOwn(l.ledger.Via(head)) {
-		in := time.Duration(end-l.now(l.engine.moment()))*time.Microsecond + time.Millisecond
-		l.timer = time.AfterFunc(in, l.look)
-	}
 }
 
 // died looks at the log after the end of a watched process's pipe. The process may be
@@ -346,10 +358,10 @@ func (l *log) updateWatchers() {
 // pipe again if necessary, which in turn wakes the process that watches it.
 func (l *log) died(process string, w *watcher) {
 	_ = l.engine.ensureInbox(true)
-	l.stepLock <- struct{}{}
+	l.watching.Lock()
 	if l.watches[process] == w {
 		delete(l.watches, process)
 	}
-	<-l.stepLock
+	l.watching.Unlock()
 	l.look()
 }
