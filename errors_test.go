@@ -26,6 +26,9 @@ func wantOnly(t *testing.T, err, class, end error) {
 			t.Errorf("%v: is %q: %v", err, c, c != end)
 		}
 	}
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary {
+		t.Errorf("%v: the caller is not told that the same call may succeed soon", err)
+	}
 }
 
 // The deadline of a driver is not that of the caller, also where the caller has none.

@@ -421,14 +421,14 @@ func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order
 func (l *Loop) Unanswered(op string, over error) error {
 	failure := l.Machine.LastError()
 	if failure == nil {
-		failure = &engine.Error{Hint: "check the engine, or wait longer", Err: errNoAnswer}
+		failure = &engine.Error{Temporary: true, Hint: "check the engine, or wait longer", Err: errNoAnswer}
 	}
 	return Ended(l.Named(op, failure), over)
 }
 
 // Unasked is Unanswered for a caller whose context had ended before the call.
 func (l *Loop) Unasked(op string, over error) error {
-	return Ended(&engine.Error{Op: op, Name: l.name, NotExecuted: true, Err: errUnasked}, over)
+	return Ended(&engine.Error{Op: op, Name: l.name, NotExecuted: true, Temporary: true, Err: errUnasked}, over)
 }
 
 // Ended joins an engine's failure with over, the error of the caller's context. The error

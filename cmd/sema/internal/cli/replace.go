@@ -55,8 +55,7 @@ func (w *watch) replaceEarlier(ctx context.Context, own string, token int64) (he
 			return nil
 		})
 	}
-	failure, ok := errors.AsType[*engine.Error](err)
-	if ok && failure.Temporary || errors.Is(err, context.DeadlineExceeded) { // callTime's: it may also be this machine that is slow
+	if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Temporary {
 		return 1, nil // as if one were left
 	}
 	return held, err

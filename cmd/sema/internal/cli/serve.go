@@ -216,7 +216,7 @@ func lastingError(ctx context.Context, e sema.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err := look(ctx, e, "serve", "sema-readyz")
-	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary && ctx.Err() == nil {
+	if failure, ok := errors.AsType[*engine.Error](err); ok && !failure.Temporary {
 		return err
 	}
 	if err != nil {
