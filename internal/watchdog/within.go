@@ -35,7 +35,6 @@ type waiting struct {
 	mu     sync.Mutex
 	timer  *time.Timer
 	every  time.Duration // between two looks at the clock
-	late   bool          // the last interval ended late
 	left   time.Duration
 	before time.Time // when it last looked at the clock
 }
@@ -56,22 +55,17 @@ func (w *waiting) tick() {
 	}
 }
 
-// interval is the time to the next look at the clock. After a late one it is a whole interval, also if less
-// is left: a short rest would be late again, and again.
-func (w *waiting) interval() time.Duration {
-	if w.late {
-		return w.every
-	}
-	return min(w.every, w.left)
-}
+// interval is the time to the next look at the clock.
+func (w *waiting) interval() time.Duration { return min(w.every, w.left) }
 
-// count counts the interval that ends now, unless it ended late.
+// count counts the interval that ends now. One that ended late does not count, and the next one is twice as long, also if less
+// was left: a short rest would be late again, and again.
 func (w *waiting) count(now time.Time) {
-	passed := now.Sub(w.before)
-	if w.late = passed > w.interval()+Tick; w.late {
-		w.every *= 2
-	} else {
+	if passed := now.Sub(w.before); passed <= w.interval()+Tick {
 		w.left -= passed
+	} else {
+		w.every *= 2
+		w.left = max(w.left, w.every)
 	}
 	w.before = now
 }

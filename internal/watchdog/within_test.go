@@ -40,24 +40,23 @@ func TestAWaitEndsWithItsParent(t *testing.T) {
 
 // Intervals that end late do not count, however many they are, and each makes the next one twice as long.
 func TestLateTimeDoesNotCount(t *testing.T) {
-	const left = 200 * time.Millisecond
+	const ms = time.Millisecond
 	now := time.Now()
-	w := &waiting{every: Tick, left: left, before: now}
-	for _, step := range []struct{ passed, counts time.Duration }{
-		{10 * time.Millisecond, 10 * time.Millisecond},
-		{20 * time.Millisecond, 20 * time.Millisecond}, // late by a Tick
-		{20*time.Millisecond + 1, 0},
-		{30 * time.Millisecond, 30 * time.Millisecond},
-		{time.Hour, 0},
-		{51 * time.Millisecond, 0},
-		{81 * time.Millisecond, 81 * time.Millisecond},
-		{69*time.Millisecond + 1, 0}, // less was left than an interval
-		{160 * time.Millisecond, 160 * time.Millisecond},
+	w := &waiting{every: Tick, left: 200 * ms, before: now}
+	for _, step := range []struct{ passed, left time.Duration }{
+		{10 * ms, 190 * ms},
+		{20 * ms, 170 * ms}, // late by a Tick
+		{20*ms + 1, 170 * ms},
+		{30 * ms, 140 * ms},
+		{time.Hour, 140 * ms},
+		{51 * ms, 140 * ms},
+		{81 * ms, 59 * ms},
+		{69*ms + 1, 160 * ms}, // the next interval is longer than what was left
+		{160 * ms, 0},
 	} {
-		before := w.left
 		now = now.Add(step.passed)
-		if w.count(now); before-w.left != step.counts {
-			t.Errorf("of %v %v count, want %v", step.passed, before-w.left, step.counts)
+		if w.count(now); w.left != step.left {
+			t.Errorf("%v are left after %v, want %v", w.left, step.passed, step.left)
 		}
 	}
 }
