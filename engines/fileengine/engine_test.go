@@ -17,6 +17,27 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	b.granted(t, r.ID)
 }
 
+// A log that is closed ends what it watches at once, also while its last step waits for another process.
+func TestAClosedLogWatchesNobody(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+	a.take(t)
+	b.queue(t)
+	l := b.session.(*session).log
+	watched := func() int {
+		l.watching.Lock()
+		defer l.watching.Unlock()
+		return len(l.watches)
+	}
+	if n := watched(); n != 1 {
+		t.Fatalf("who waits watches %d processes", n)
+	}
+	l.stepLock <- struct{}{}
+	defer func() { <-l.stepLock }()
+	expect.OK(t, b.session.Close())
+	expect.Until(t, "the end of the watch", func() bool { return watched() == 0 })
+}
+
 // read returns how far a user's process has read the log.
 func (u *user) read() int64 {
 	l := u.session.(*session).log
