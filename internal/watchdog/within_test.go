@@ -51,7 +51,7 @@ func TestLateTimeDoesNotCount(t *testing.T) {
 		{time.Hour, 140 * ms},
 		{51 * ms, 140 * ms},
 		{81 * ms, 59 * ms},
-		{69*ms + 1, 160 * ms}, // the next interval is longer than what was left
+		{69*ms + 1, 160 * ms}, // the rest is shorter than the next interval
 		{160 * ms, 0},
 	} {
 		now = now.Add(step.passed)
