@@ -165,7 +165,7 @@ func (o *Operator) Remove(ctx context.Context) error {
 // Revoke has the holder of a permit told, by a message at once or at worst at its next renewal, that it lost
 // the permit. The weight is free when the holder has released it, or when its
 // lease has ended. The id of a ticket has its waiter leave the queue: Acquire fails with ErrRevoked. It fails with ErrLost
-// when there is no such permit, and with an *ArgumentError when the id is none.
+// when there is no such permit, and with an *ArgumentError when the id is none. Made twice, it counts as done, as Remove does.
 func (o *Operator) Revoke(ctx context.Context, id string) error {
 	return o.doTo(ctx, "revoke", protocol.Request{Kind: protocol.Revoke}, id)
 }
@@ -196,12 +196,12 @@ func (o *Operator) do(ctx context.Context, op string, r protocol.Request) error 
 	switch {
 	case err != nil:
 		return err
+	case (status == protocol.Gone || status == protocol.InUse) && r.ID.Client != "":
+		return noPermit(o.s.name, r.ID)
 	case status == protocol.InUse:
 		return named(ErrInUse, o.s.name)
 	case status == protocol.TooMany:
 		return &ArgumentError{What: "pools", Value: string(r.Pools), Want: fmt.Sprintf("at most %d pools with those there are", engine.MaxPools)}
-	case status == protocol.Gone && r.ID.Client != "":
-		return noPermit(o.s.name, r.ID)
 	case status == protocol.Gone:
 		return o.absent()
 	}

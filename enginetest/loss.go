@@ -133,9 +133,15 @@ var lossTests = []test{
 		s, p := e.held(1, &sema.Options{Lease: long}, 1)
 		first := e.queue(e.semOn(e.store.Client(e), 1, &sema.Options{Lease: long}), 1)
 		second := e.queue(e.semOn(e.store.Client(e), 1, &sema.Options{Lease: long}), 1)
-		e.ok(e.operator().RevokeTicket(e.ctx(), e.state(s).Waiters[0].ID))
+		line := &cutEngine{Engine: e.store.Client(e)}
+		o, err := sema.Operate(line, e.name)
+		e.ok(err)
+		e.Cleanup(func() { _ = o.Close() })
+		line.mislays.Store(true) // so it is asked twice, and may have left meanwhile
+		e.ok(o.RevokeTicket(e.ctx(), e.state(s).Waiters[0].ID))
 		e.ends(first, sema.ErrRevoked)
-		e.is(e.operator().RevokeTicket(e.ctx(), p.ID()), sema.ErrLost)
+		line.mislays.Store(true)
+		e.is(o.RevokeTicket(e.ctx(), p.ID()), sema.ErrLost)
 		e.release(p)
 		e.release(e.permit(second))
 		e.empty(s, 1)

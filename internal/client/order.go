@@ -121,12 +121,12 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer protocol.Ans
 	if o.claim != nil {
 		m.renewed(now, o.claim, answer)
 	}
-	// A release or a removal that was sent twice and found nothing the second time
+	// A release, a removal or a revocation that was sent twice and found nothing the second time
 	// did its work the first time. Of a permit that its caller named there may be
 	// another grant, which the owner has to look for.
 	if o.unsure && answer.Status == protocol.Gone {
 		b, releases := o.releases()
-		if releases && (b.id.Client == m.cfg.Client || b.token == 0) || o.other != nil && o.other.Kind == protocol.Remove {
+		if releases && (b.id.Client == m.cfg.Client || b.token == 0) || o.other != nil && (o.other.Kind == protocol.Remove || o.other.Kind == protocol.Revoke) {
 			answer.Status = protocol.Done
 		}
 	}

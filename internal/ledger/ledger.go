@@ -350,12 +350,14 @@ func (l *Ledger) release(now int64, r *protocol.Request) protocol.Answer {
 func (l *Ledger) revoke(now int64, r *protocol.Request) protocol.Answer {
 	h, t := l.holder(now, r.ID), l.tickets[r.ID]
 	switch {
-	case h != nil && !r.Wait:
+	case h != nil && (h.revoked || !r.Wait):
 		h.revoked = true
 		l.tell(h.via).Renew = true
 	case t != nil:
 		t.revoked, t.insist = true, false
 		l.tell(t.via).Ask = true
+	case h != nil:
+		return protocol.Answer{Status: protocol.InUse}
 	default:
 		return protocol.Answer{Status: protocol.Gone}
 	}

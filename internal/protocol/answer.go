@@ -19,7 +19,7 @@ const (
 	TooHeavy                       // Ask: the weight is above the stored limit or a cap, or an amount above what there is of the pool; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
 	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: executed
-	InUse                          // Remove: there are holders or waiters; Ask for a named permit: the id has one of another key, or of other pools
+	InUse                          // Remove: there are holders or waiters; Revoke with Wait: the waiter has its permit by now; Ask for a named permit: the id has one of another key, or of other pools
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 	TooMany                        // Ask: engine.MaxPools other sets of pools are waited for; its ticket is gone. SetLimit: there would be more than engine.MaxPools pools
 )

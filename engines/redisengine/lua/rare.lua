@@ -55,14 +55,14 @@ end
 R.revoke = function(s, q, id)
   local held, value = R.holder(s, id), R.lookup(s, id)
   local ticket, place, behind = R.ticket(s, id)
-  if held and not q.wait then
+  if held and (held == 'r' or not q.wait) then
     R.put(s, id, 'r' .. string.sub(value, 2))
     R.tell(s, (R.via(s, id))).renew = true
   elseif ticket then
     R.put(s, id, struct.pack(TICKET, 'q', ticket, place, behind, 2) .. string.sub(value, TICKET_SIZE + 1))
     R.tell(s, (R.via(s, id))).ask = true
   else
-    return R.answer(s, GONE, 0, 0, 0)
+    return R.answer(s, held and IN_USE or GONE, 0, 0, 0)
   end
   R.answer(s, DONE, 0, 0, 0)
 end
