@@ -2,10 +2,13 @@
 package herds
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -101,15 +104,21 @@ func member(url string) error {
 	return nil
 }
 
-// come has so many processes come, on two busy processors, when trouble was there. It returns how many said what.
-func come(t *testing.T, n int, url string, trouble func()) (said map[string]int) {
+// members returns what starts a member, and keeps two processors busy beside the herd.
+func members(t *testing.T, url string) func() *child.Tested {
 	t.Helper()
 	for range 2 {
 		child.Run(t, busyRole, "")
 	}
+	return func() *child.Tested { return child.Run(t, memberRole, url) }
+}
+
+// come has so many processes come when trouble was there. It returns how many said what.
+func come(t *testing.T, n int, start func() *child.Tested, trouble func()) (said map[string]int) {
+	t.Helper()
 	all := make([]*child.Tested, n)
 	for i := range all {
-		all[i] = child.Run(t, memberRole, url)
+		all[i] = start()
 	}
 	for _, p := range all {
 		p.Says("ready")
@@ -121,7 +130,12 @@ func come(t *testing.T, n int, url string, trouble func()) (said map[string]int)
 	said = map[string]int{}
 	for _, p := range all {
 		line, err := p.Line(expect.Within(t))
-		expect.OK(t, err)
+		if err == nil {
+			err = p.Wait(expect.Within(t))
+		}
+		if err != nil {
+			line = fmt.Sprint(line, err)
+		}
 		said[line]++
 	}
 	return said
@@ -169,38 +183,91 @@ func redisServer(t *testing.T) stage {
 	return stage{s.URL(), s.Stop}
 }
 
-func postgres(t *testing.T) stage {
-	db, err := local.Postgres(expect.Within(t), "-c", "max_connections=100")
-	expect.OK(t, err)
-	t.Cleanup(db.Stop)
-	pool, err := pgxpool.New(t.Context(), db.Address)
-	expect.OK(t, err)
-	defer pool.Close()
-	e, err := pgengine.New(pool, nil)
-	expect.OK(t, err)
-	defer func() { _ = e.Close() }()
-	expect.OK(t, e.Migrate(t.Context()))
-	return stage{db.Address, func() {
-		expect.OK(t, unix.Kill(db.PID(), unix.SIGSTOP)) // it makes no connections any more
-		t.Cleanup(func() { _ = unix.Kill(db.PID(), unix.SIGCONT) })
-	}}
+func postgres(connections string) func(t *testing.T) stage {
+	return func(t *testing.T) stage {
+		db, err := local.Postgres(expect.Within(t), "-c", "max_connections="+connections)
+		expect.OK(t, err)
+		t.Cleanup(db.Stop)
+		pool, err := pgxpool.New(t.Context(), db.Address)
+		expect.OK(t, err)
+		defer pool.Close()
+		e, err := pgengine.New(pool, nil)
+		expect.OK(t, err)
+		defer func() { _ = e.Close() }()
+		expect.OK(t, e.Migrate(t.Context()))
+		return stage{db.Address, func() {
+			expect.OK(t, unix.Kill(db.PID(), unix.SIGSTOP)) // it makes no connections any more
+			t.Cleanup(func() { _ = unix.Kill(db.PID(), unix.SIGCONT) })
+		}}
+	}
 }
 
 var stages = []struct {
 	name  string
 	start func(*testing.T) stage
 	usual int
-}{{"files", files, 300}, {"redis", redisServer, 200}, {"postgres", postgres, 100}}
+}{{"files", files, 300}, {"redis", redisServer, 200}, {"postgres", postgres("100"), 100}}
 
 // A busy engine is a queue: none of a herd fails. A process that is slow to be served does not fail after three seconds.
 func TestAHerdIsServed(t *testing.T) {
 	for _, s := range stages {
 		t.Run(s.name, func(t *testing.T) {
-			n := size(s.usual)
-			if said := come(t, n, s.start(t).url, func() {}); said["ran"] != n {
+			n, url := size(s.usual), s.start(t).url
+			if said := come(t, n, members(t, url), func() {}); said["ran"] != n {
 				t.Errorf("%v", said)
 			}
 		})
+	}
+}
+
+// So it is with the program, as cron starts it at minute 0.
+func TestAHerdOfCommandsRuns(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "sema")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = "../../cmd/sema"
+	out, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, s := range []struct {
+		name  string
+		start func(*testing.T) string
+		n     int
+	}{
+		{"files", func(t *testing.T) string { return "file://" + t.TempDir() }, 1000},
+		{"redis", func(t *testing.T) string { return redisServer(t).url }, 1000},
+		{"serve", func(t *testing.T) string { return serve(t, program, redisServer(t).url) }, 300},
+		{"postgres", func(t *testing.T) string { return postgres("400")(t).url }, 300},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			url, errs := s.start(t), filepath.Join(t.TempDir(), "errors")
+			command := func() *child.Tested {
+				c := exec.Command("sh", "-c", `echo ready; read x; exec "$0" run -n 8 herd -- sh -c 'sleep 0.05; echo ran' 2>> "$1"`, program, errs)
+				c.Env = append(os.Environ(), "SEMA_URL="+url)
+				return child.RunCommand(t, c)
+			}
+			if said := come(t, s.n, command, func() {}); said["ran"] != s.n {
+				why, _ := os.ReadFile(errs)
+				t.Errorf("%v\n%s", said, why)
+			}
+		})
+	}
+}
+
+// serve starts the program's server, and returns its URL.
+func serve(t *testing.T, program, url string) string {
+	c := exec.Command(program, "serve", "--url", url, "--listen", "127.0.0.1:0")
+	log, err := c.StderrPipe()
+	expect.OK(t, err)
+	expect.OK(t, c.Start())
+	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+	for in := bufio.NewReader(log); ; {
+		line, err := in.ReadString('\n')
+		expect.OK(t, err)
+		if _, at, found := strings.Cut(line, "url="); found {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return strings.Fields(at)[0]
+		}
 	}
 }
 
@@ -209,7 +276,7 @@ func TestAHerdAtADeadEngineFails(t *testing.T) {
 	for _, s := range stages {
 		t.Run(s.name, func(t *testing.T) {
 			on := s.start(t)
-			for said := range come(t, 20, on.url, on.stop) {
+			for said := range come(t, 20, members(t, on.url), on.stop) {
 				if !strings.HasPrefix(said, "failed: ") {
 					t.Error(said)
 				}

@@ -158,9 +158,12 @@ func TestReadyEnds(t *testing.T) {
 		j.expect("checks")
 		j.signal(syscall.SIGUSR1) // the check succeeds all the same
 		j.exits(128 + int(syscall.SIGUSR1))
-		j = start(t, url, "run", "--on-lost=warn", "--ready", `echo checks; sleep 1`, "ends", "--", "echo", "never")
+		flag := filepath.Join(t.TempDir(), "flag")
+		j = start(t, url, "run", "--on-lost=warn", "--ready", "echo checks; until [ -e "+flag+" ]; do sleep 0.05; done", "ends", "--", "echo", "never")
 		j.expect("checks")
 		expect.OK(t, o.Revoke(t.Context(), l.counts(1, 0).Holders[0].ID))
+		j.says("runs on without a permit")
+		expect.OK(t, os.WriteFile(flag, nil, 0o600))
 		j.exits(76)
 		if out, _ := j.lines.ReadString(0); strings.Contains(out, "never") {
 			t.Errorf("the command began without a permit: %s", out)

@@ -1,5 +1,0 @@
-//go:build unix && !race
-
-package cli_test
-
-const herdPart = 1
