@@ -423,6 +423,7 @@ func TestServeBehindADocumentedProxy(t *testing.T) {
 // Tokens and the certificate are read again when they change, and what is wrong then
 // changes nothing.
 func TestServeReadsAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
 	tokens := filepath.Join(dir, "tokens")
