@@ -50,8 +50,14 @@ func TestAnOldMasterLivesOn(t *testing.T) {
 				old := openSem(t, engineAt(t, p.master.Addr()), "x", limit, o)
 				held := []*sema.Permit{acquire(t, old), acquire(t, old)}
 				p.inStep(t)
+				master := p.master.Client() // which renews nothing between the cut and the moment in which it knows of the cut
+				expect.OK(t, master.Do(ctx, "CLIENT", "PAUSE", 60_000, "WRITE").Err())
 				p.link.Refuse()
 				p.link.DropAll()
+				expect.Until(t, "the master misses its replica", func() bool {
+					return strings.Contains(master.Info(ctx, "replication").Val(), "connected_slaves:0")
+				})
+				expect.OK(t, master.ClientUnpause(ctx).Err())
 				expect.OK(t, p.replica.Client().Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 				began := time.Now()
 				other := openSem(t, engineAt(t, p.replica.Addr()), "x", limit, o)
