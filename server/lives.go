@@ -35,13 +35,34 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *protocol.
 	if err != nil {
 		return nil, err
 	}
-	wanted := baseOf(id.Client) + id.Number
+	if h := find(&st, id); h.ID != "" {
+		id, err = engine.ParseID(h.ID)
+	}
+	return []engine.ID{id}, err // if there is neither permit nor ticket, the engine says so
+}
+
+// find returns the holder of a permit in a state of the engine, or the waiter with such a ticket; none: its ID is "". id is
+// what the engine, this server, or another server over the same engine shows of it.
+func find(st *engine.State, id engine.ID) engine.Holder {
+	is := func(text string) bool {
+		found, err := engine.ParseID(text)
+		wanted := id
+		if strings.HasPrefix(id.Client, clientPrefix) {
+			wanted.Client, wanted.Number = found.Client, baseOf(id.Client)+id.Number
+		}
+		return err == nil && (found == wanted || found == id)
+	}
 	for _, h := range st.Holders {
-		if found, err := engine.ParseID(h.ID); err == nil && found.Number == wanted && found.Weight == id.Weight && found.Slot == id.Slot {
-			return []engine.ID{found}, nil
+		if is(h.ID) {
+			return h
 		}
 	}
-	return []engine.ID{id}, nil // the engine has no permit with this id
+	for _, w := range st.Waiters {
+		if is(w.ID) {
+			return engine.Holder{ID: w.ID, Weight: w.Weight, Slot: -1, Key: w.Key, Client: w.Client}
+		}
+	}
+	return engine.Holder{}
 }
 
 // newer reports whether the permit with this number cannot be from an earlier life.

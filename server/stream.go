@@ -185,7 +185,7 @@ func (s *Server) withSession(ctx context.Context, name string, f func(context.Co
 	return f(ctx, inner)
 }
 
-// holder returns the holder, with the engine's id, of a permit whose id is permit in
+// holder returns the holder, with the engine's id, of a permit whose id is permit in a server's
 // State; or the waiter with such a ticket. If there is none, its id is permit: an operation on it
 // reports the error.
 func (s *Server) holder(ctx context.Context, name, permit string) (engine.Holder, error) {
@@ -194,14 +194,9 @@ func (s *Server) holder(ctx context.Context, name, permit string) (engine.Holder
 		st, err = s.stateOf(ctx, name)
 		return err
 	})
-	for _, h := range st.Holders {
-		if s.remotes.outerText(h.ID) == permit {
+	if id, invalid := engine.ParseID(permit); invalid == nil {
+		if h := find(&st, id); h.ID != "" {
 			return h, nil
-		}
-	}
-	for _, w := range st.Waiters {
-		if s.remotes.outerText(w.ID) == permit {
-			return engine.Holder{ID: w.ID, Weight: w.Weight, Slot: -1, Key: w.Key, Client: w.Client}, nil
 		}
 	}
 	return engine.Holder{ID: permit}, err

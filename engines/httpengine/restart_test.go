@@ -118,51 +118,56 @@ func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 }
 
 // An operator of the JSON API names the permit of a Go client by the id that the client has,
-// in this life of its session or an earlier one.
+// in this life of its session or an earlier one, at the client's server or at another one.
 func TestAnOperatorRevokesByTheClientsID(t *testing.T) {
 	t.Parallel()
+	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) { revokesByID(t, r, r, lease) })
 	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) {
-		ctx := expect.Within(t)
-		s := r.semaphore(2, &sema.Options{Lease: lease})
-		operate := func(method, id, what string) int {
-			answer := httptest.NewRecorder()
-			r.s.ServeHTTP(answer, httptest.NewRequest(method, "http://localhost/v1/semaphores/"+url.PathEscape(t.Name())+"/holders/"+id+what, nil))
-			return answer.Code
-		}
-		before, err := s.Acquire(ctx)
-		expect.OK(t, err)
-		r.restart(t)
-		expect.Until(t, "a renewal", func() bool { return before.Renew(ctx) == nil })
-		after, err := s.Acquire(ctx)
-		expect.OK(t, err)
-		waits, end := context.WithCancel(ctx)
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			_, _ = s.Acquire(waits)
-		}()
-		var queue []engine.Waiter
-		expect.Until(t, "a ticket", func() bool {
-			st, err := s.State(ctx)
-			queue = st.Waiters
-			return err == nil && len(queue) == 1
-		})
-		if status := operate(http.MethodDelete, queue[0].ID, ""); status != http.StatusNoContent {
-			t.Errorf("taking %s from the queue: %d", queue[0].ID, status)
-		}
-		end()
-		<-gone
-		for _, p := range []*sema.Permit{before, after} {
-			if status := operate(http.MethodPost, p.ID(), "/revoke"); status != http.StatusNoContent {
-				t.Fatalf("revoking %s: %d", p.ID(), status)
-			}
-			if err := p.Renew(ctx); !errors.Is(err, sema.ErrRevoked) {
-				t.Errorf("%s: %v", p.ID(), err)
-			}
-			_ = p.Release()
-			expect.Until(t, "the end of the permit", func() bool { return operate(http.MethodDelete, p.ID(), "") == http.StatusGone })
-		}
+		revokesByID(t, r, serve(t, r.newEngine, inMemory, nil), lease)
 	})
+}
+
+func revokesByID(t *testing.T, r, at *restartable, lease time.Duration) {
+	ctx := expect.Within(t)
+	s := r.semaphore(2, &sema.Options{Lease: lease})
+	operate := func(method, id, what string) int {
+		answer := httptest.NewRecorder()
+		at.s.ServeHTTP(answer, httptest.NewRequest(method, "http://localhost/v1/semaphores/"+url.PathEscape(t.Name())+"/holders/"+id+what, nil))
+		return answer.Code
+	}
+	before, err := s.Acquire(ctx)
+	expect.OK(t, err)
+	r.restart(t)
+	expect.Until(t, "a renewal", func() bool { return before.Renew(ctx) == nil })
+	after, err := s.Acquire(ctx)
+	expect.OK(t, err)
+	waits, end := context.WithCancel(ctx)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = s.Acquire(waits)
+	}()
+	var queue []engine.Waiter
+	expect.Until(t, "a ticket", func() bool {
+		st, err := s.State(ctx)
+		queue = st.Waiters
+		return err == nil && len(queue) == 1
+	})
+	if status := operate(http.MethodDelete, queue[0].ID, ""); status != http.StatusNoContent {
+		t.Errorf("taking %s from the queue: %d", queue[0].ID, status)
+	}
+	end()
+	<-gone
+	for _, p := range []*sema.Permit{before, after} {
+		if status := operate(http.MethodPost, p.ID(), "/revoke"); status != http.StatusNoContent {
+			t.Fatalf("revoking %s: %d", p.ID(), status)
+		}
+		if err := p.Renew(ctx); !errors.Is(err, sema.ErrRevoked) {
+			t.Errorf("%s: %v", p.ID(), err)
+		}
+		_ = p.Release()
+		expect.Until(t, "the end of the permit", func() bool { return operate(http.MethodDelete, p.ID(), "") == http.StatusGone })
+	}
 }
 
 // A restarted memory engine assigns the same session names again. Nevertheless the old
