@@ -117,8 +117,8 @@ func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 	})
 }
 
-// An operator of the JSON API names the permit of a Go client by the id that the client has,
-// in this life of its session or an earlier one, at the client's server or at another one.
+// An operator of the JSON API names the permit of a Go client by the id that the client has. That works in each life of its
+// session, at the client's server and at another one.
 func TestAnOperatorRevokesByTheClientsID(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) { revokesByID(t, r, r, lease) })
