@@ -44,7 +44,7 @@ type job struct {
 
 // Main is the TestMain of an engine's tests. With the URL of a Store it lets
 // the tests run workers in processes of their own, which open the store by
-// calling open. As they mostly wait, sixteen tests run at once, unless -parallel says
+// calling open. As they mostly wait, eight tests run at once, unless -parallel says
 // otherwise. No goroutine may be left when the tests end, but those that others ignore.
 func Main(m goleak.TestingM, open func(url string) (sema.Engine, error), others ...goleak.Option) {
 	for role, work := range map[string]func(context.Context, sema.Engine, job) error{workerRole: work, keeperRole: keepIdle} {
@@ -67,7 +67,7 @@ func Main(m goleak.TestingM, open func(url string) (sema.Engine, error), others 
 	child.Play()
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
-		_ = p.Value.Set("16")
+		_ = p.Value.Set("8")
 	}
 	goleak.VerifyTestMain(m, others...)
 }

@@ -3,6 +3,7 @@
 package redisengine_test
 
 import (
+	"flag"
 	"runtime/debug"
 	"testing"
 
@@ -15,7 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetMemoryLimit(48 << 20) // of the heap: the race detector takes several times as much
+	debug.SetMemoryLimit(48 << 20)      // of the heap: the race detector takes several times as much
+	_ = flag.Set("test.parallel", "16") // no pool of connections bounds them, and with eight a third of the time is idle
 	enginetest.Main(redistest.Settled(m), func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {
