@@ -198,7 +198,7 @@ grant = function(s, up_to)
   s.complete, s.left = false, nil
   if s.queued == 0 then return end
   s.left = not s.only and R.sweep(s) or nil
-  if s.settled and s.out_of_budget and not R.halted(s) then s.left = s.left or s.front_head end
+  if s.out_of_budget then s.settled = false end -- what is free then may have gone since
   while not s.settled and not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
