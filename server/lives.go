@@ -10,7 +10,8 @@ import (
 	"sema/internal/rights"
 )
 
-// A session of `sema serve` has a new life after each restart of the server. This file finds permits of earlier lives.
+// A session of `sema serve` has a new life after each restart of the server. This file finds permits of earlier lives, and those of
+// other servers over the same engine.
 
 // candidates are the ids that a request's permit may have in the engine, oldest first. For
 // another session's permit, the request needs that session's token or the right admin. A

@@ -10,7 +10,7 @@
 //
 //	routes.go     the routes, the right that each needs, and who is refused; token.go whose token it is
 //	request.go    reads a request, and checks that its token may use a semaphore of this name
-//	semaphore.go  a semaphore in use; permit.go, renew.go and hold.go its permits; lives.go those of earlier lives of the server
+//	semaphore.go  a semaphore in use; permit.go, renew.go and hold.go its permits; lives.go those of earlier lives, and of other servers
 //	stated.go     what requests say of limits, caps and pools; problem.go the errors
 //	operate.go    what operators do; audit.go the record of it; events.go what happens, as a stream
 //	remote.go     engines of Go clients: step.go their calls, stream.go their notifications, upgrade.go their connections

@@ -198,13 +198,12 @@ grant = function(s, up_to)
   s.complete, s.left = false, nil
   if s.queued == 0 then return end
   s.left = not s.only and R.sweep(s) or nil
-  if s.out_of_budget then s.settled = false end -- what is free then may have gone since
   while not s.settled and not R.halted(s) do
     local k, id, is, weight, slot, ticket, insist = R.next(s, up_to)
     if not k then return end
     if s.budget <= 0 then
       s.left = s.left or id
-      return R.settle(s, k, id, true)
+      return
     end
     local who, value, granted = (R.via(s, id)), s.known[id], false
     s.budget = s.budget - 1 - (s.pools and math.floor(R.waiting_sets(s) / SETS_PER_COST) or 0)
@@ -281,8 +280,8 @@ next = function(s, up_to)
 end,
 
 -- settle notes the ticket at which grant stops: until something changes for it, no step has anything to grant. With sets of
--- pools it is not so, because other sets may go on. spent: grant stops because the budget is spent.
-settle = function(s, k, id, spent) s.settled, s.out_of_budget, s.front, s.front_head = not (s.sets and s.sets[1]), spent, k, id end,
+-- pools it is not so, because other sets may go on.
+settle = function(s, k, id) s.settled, s.front, s.front_head = not (s.sets and s.sets[1]), k, id end,
 
 -- judge returns what to do with the first ticket of all, and the key that blocks it, if one does. The order counts. A ticket
 -- whose class should be in another list is no head at all. A silent one is dropped before it may block anybody. What is
