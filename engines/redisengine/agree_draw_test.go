@@ -317,11 +317,20 @@ func (j *judge) open(t *rapid.T) {
 // past the end of all.
 func (j *judge) time(t *rapid.T) {
 	if !one(t, 12, "much later") {
-		j.now += 500 * int64(rapid.IntRange(1, 60).Draw(t, "half ms"))
+		after := time.Duration(rapid.IntRange(1, 60).Draw(t, "half ms")) * time.Millisecond / 2
+		if later := j.now + after.Microseconds(); j.ledger.Outlasts(later) || !j.ledger.Outlasts(j.now) {
+			j.now = later
+		} else { // the keys expire
+			j.passApart(t, after)
+		}
 		return
 	}
 	most := rapid.SampledFrom([]int{30, 600, 5 * 3600}).Draw(t, "at most")
-	after := time.Duration(rapid.IntRange(1, most).Draw(t, "s")) * time.Second
+	j.passApart(t, time.Duration(rapid.IntRange(1, most).Draw(t, "s"))*time.Second)
+}
+
+// passApart moves the clock so far that keys may expire, and further if their expiry would be ambiguous.
+func (j *judge) passApart(t *rapid.T, after time.Duration) {
 	for !j.apart(after) {
 		after += 10 * time.Second
 	}

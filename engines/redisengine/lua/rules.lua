@@ -619,8 +619,8 @@ end,
 -- steps remove the others: until then holder no longer finds them, but their
 -- weight counts as held.
 expire = function(s)
-  -- A state that is pinned or paused outlives the keys holders and waiters.
-  if s.keep + 1000000 <= s.now and s.used + s.queued > 0 then
+  -- A state that is pinned or paused outlives the keys holders and waiters. A key lives whole milliseconds.
+  if s.keep + 2000 <= s.now and s.used + s.queued > 0 then
     R.repair(s, 'h')
     R.repair(s, 'q')
     s.first, s.moved = math.huge, false
