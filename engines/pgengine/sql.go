@@ -151,7 +151,7 @@ func statements(schema string) queries {
 		update:     in(set + if1),
 		insert:     in("INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
 		flush:      "SELECT pg_logical_emit_message(true, 'sema', '')",
-		names:      in("SELECT name FROM sema_state WHERE until > " + now),
+		names:      in("SELECT name FROM sema_state WHERE lim > 0 AND until > " + now),
 		hold:       in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
 		sweep:      in("DELETE FROM sema_state WHERE until < " + now),
 	}

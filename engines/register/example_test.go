@@ -38,7 +38,7 @@ func (s *mapStore) Names(context.Context) (names []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, r := range s.rows {
-		if r.Until > time.Now().UnixMicro() {
+		if r.Limit > 0 && r.Until > time.Now().UnixMicro() {
 			names = append(names, name)
 		}
 	}

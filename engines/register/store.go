@@ -26,7 +26,7 @@ type Next struct {
 	// written the row, and if not Lazy, after the row is durable. Messages may be lost.
 	Tell []Message
 
-	Limit, Used, Waiting int // for people who look at the store
+	Limit, Used, Waiting int // for Names, and for people who look at the store; Limit 0: there is no semaphore
 }
 
 // MaxText is the largest size of Message.Text in bytes.
@@ -55,7 +55,7 @@ type Store interface {
 	// wrote, and now is the store's clock at that moment.
 	Swap(ctx context.Context, name string, version int64, n Next, from, to int64) (now int64, ok bool, err error)
 
-	// Names lists the rows whose Until is later than the store's clock, in any order.
+	// Names lists the rows with a Limit whose Until is later than the store's clock, in any order.
 	Names(ctx context.Context) ([]string, error)
 
 	// Sweep removes the rows whose Until has passed. An engine calls it at most once a minute.
