@@ -15,8 +15,10 @@ import (
 
 var leakTests = []test{
 	{name: "a cancelled wait leaves the queue", run: func(e *env) {
-		s, p := e.held(1, &sema.Options{Lease: long}, 1)
-		w := e.queue(s, 1)
+		told := make(chan struct{}, 100) // that it waits: until then its call may be late, which is another error
+		s, p := e.held(1, &sema.Options{Lease: long, Observer: sema.Observer{Queued: func(sema.Event) { told <- struct{}{} }}}, 1)
+		w := e.start(s, 1)
+		<-told
 		w.cancel()
 		e.ends(w, sema.ErrBusy, context.Canceled)
 		e.until(func() bool { return len(e.state(s).Waiters) == 0 })
