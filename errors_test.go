@@ -120,28 +120,3 @@ func TestDoReturnsItsFunctionsError(t *testing.T) {
 		}
 	})
 }
-
-// What Close takes away is lost, and the class of its error says no more.
-func TestCloseLosesPermits(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		p := acquire(t, s)
-		work := p.Context(t.Context())
-		expect.OK(t, s.Close())
-		wantOnly(t, p.Err(), sema.ErrLost, nil)
-		wantOnly(t, context.Cause(work), sema.ErrLost, nil)
-		if text := p.Err().Error(); text != `sema: permit lost: closed: "x"` {
-			t.Errorf("%q", text)
-		}
-		wantOnly(t, p.Release(), sema.ErrReleased, nil)
-	})
-	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		p, o := acquire(t, s), operator(t, e)
-		expect.OK(t, e.Engine.Close())
-		wantOnly(t, p.Err(), sema.ErrLost, nil)
-		_, err := s.Acquire(t.Context())
-		wantOnly(t, err, sema.ErrClosed, nil)
-		_, err = s.State(t.Context())
-		wantOnly(t, err, sema.ErrClosed, nil)
-		wantOnly(t, o.Pause(t.Context()), sema.ErrClosed, nil)
-	})
-}

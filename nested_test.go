@@ -125,40 +125,6 @@ func TestAWaitForAPoolUnderItsOwnPermit(t *testing.T) {
 	})
 }
 
-// What merely waits long is allowed, and so is what waits for others.
-func TestAWaitThatCanEndIsAllowed(t *testing.T) {
-	for name, ask := range map[string]wants{
-		"another name": func(ctx context.Context, e sema.Engine, _ *sema.Semaphore) error {
-			s, err := sema.New(e, "y", 1, nil)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = s.Close() }() // it holds nothing
-			return s.Do(ctx, func(context.Context) error { return nil })
-		},
-		"a limit that was raised": func(ctx context.Context, e sema.Engine, s *sema.Semaphore) error {
-			o, err := sema.Operate(e, "x")
-			if err != nil {
-				return err
-			}
-			defer func() { _ = o.Close() }() // it has done its work
-			if err := o.Set(ctx, sema.Rule{Limit: 2}); err != nil {
-				return err
-			}
-			if _, err := s.TryAcquire(ctx); err != nil { // it sees the limit
-				return err
-			}
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-				expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error { return ask(ctx, e, s) }))
-			})
-		})
-	}
-}
-
 // A context outlives the permit that it came from, for its values.
 func TestAContextOfAPermitThatIsOver(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {

@@ -370,20 +370,6 @@ func TestNoTimerRunsWithoutPermits(t *testing.T) {
 	})
 }
 
-func TestErrorsNameTheValue(t *testing.T) {
-	for want, err := range map[string]error{
-		`sema: weight -3: want 1 … 2147483647`:         &sema.ArgumentError{What: "weight", Value: -3, Want: "1 … 2147483647"},
-		`sema: "api" has limit 2, not 3`:               &sema.LimitError{Name: "api", Stored: 2, Wanted: 3},
-		`sema: weight 5 is above the limit 2 of "api"`: &sema.WeightError{Name: "api", Weight: 5, Limit: 2},
-		`sema: acquire "api": no route to host`:        &engine.Error{Op: "acquire", Name: "api", Err: errors.New("no route to host")},
-		`sema: permit lost: revoked by an operator`:    sema.ErrRevoked,
-	} {
-		if err.Error() != want {
-			t.Errorf("%q, want %q", err.Error(), want)
-		}
-	}
-}
-
 // A context that is first asked for after the end has the cause of the end, and
 // not what came later.
 func TestTheCauseOfAContextMadeLate(t *testing.T) {
@@ -460,9 +446,13 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		if err := p.Release(); err != nil {
 			t.Error(err)
 		}
+		p = acquire(t, s)
+		expect.OK(t, s.Close())
+		of(sema.ErrLost, p.Err(), `sema: permit lost: closed: "x"`)
 		_ = e.Engine.Close()
 		_, err = other.State(t.Context())
 		of(sema.ErrClosed, err, `sema: closed: "x"`)
+		of(sema.ErrClosed, operator(t, e).Pause(t.Context()), `sema: closed: "x"`)
 		_ = other.Close()
 	})
 }

@@ -584,16 +584,6 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 	expect.Until(t, "go-redis has noticed", func() bool { return rdb.Ping(expect.Within(t)).Err() == nil })
 }
 
-func TestPoliciesReadAsPrograms(t *testing.T) {
-	for want, p := range map[string]Policy{
-		"admit.Closed": {}, "admit.Open": Open, "admit.Local(5, 1)": Local(5, 1), "admit.Open.After(3s)": Open.After(3 * time.Second),
-	} {
-		if got := p.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestOptionsOutOfRange(t *testing.T) {
 	for _, c := range []struct {
 		o    Options

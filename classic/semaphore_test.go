@@ -28,15 +28,6 @@ var (
 	_ Refresher = (*Clockless)(nil)
 )
 
-func TestLockAndBasicHaveNoRefresh(t *testing.T) {
-	t.Parallel()
-	for _, s := range []Semaphore{(*Lock)(nil), (*Basic)(nil)} {
-		if _, ok := s.(Refresher); ok {
-			t.Errorf("%T is a Refresher; the book's is not", s)
-		}
-	}
-}
-
 // forEach runs a test for all variants, each on an empty database.
 func forEach(t *testing.T, test func(t *testing.T, v variant, srv *redistest.Server)) {
 	t.Helper()
@@ -67,6 +58,9 @@ func TestAcquireUpToTheLimitAndRelease(t *testing.T) {
 			limit = 1
 		}
 		sem := v.new(t, srv.Client(), limit, Options{})
+		if _, ok := sem.(Refresher); ok != v.refresh {
+			t.Errorf("%T is a Refresher: %v, but the book's: %v", sem, ok, v.refresh)
+		}
 		ids := map[string]bool{}
 		for range limit {
 			id := must(t, sem)

@@ -282,19 +282,13 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	name := `n' onmouseover="alert(1)" javascript:alert(1) {{.}} ` + evil
-	raw, err := s.engine.Open(name, engine.Client{Host: evil, PID: -1, Label: evil}, func(protocol.Notification) {})
-	expect.OK(t, err)
-	id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
-	if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
-		{Kind: protocol.Ask, ID: id, Limit: 1, Lease: engine.MaxLease},
-		{Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: engine.MaxLease, Ticket: engine.MaxLease, Wait: true},
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	id := stepped(t, s.engine, name, engine.Client{Host: evil, PID: -1, Label: evil},
+		protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: 1}, Limit: 1, Lease: engine.MaxLease},
+		protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: 1}, Limit: 1, Lease: engine.MaxLease, Ticket: engine.MaxLease, Wait: true})[0]
 	q := url.QueryEscape(name)
 	for _, page := range []string{
 		s.get(200, "/"), s.get(200, "/semaphore?name="+q), s.get(200, "/?q="+url.QueryEscape(evil)),
-		s.get(200, "/act?do=revoke&name="+q+"&permit="+id.String()), s.get(400, "/act?do="+url.QueryEscape(evil)+"&name="+q),
+		s.get(200, "/act?do=revoke&name="+q+"&permit="+id), s.get(400, "/act?do="+url.QueryEscape(evil)+"&name="+q),
 		s.get(400, "/act?do=revoke&name="+q+"&permit="+url.QueryEscape(evil)), s.get(200, "/?done="+url.QueryEscape(evil)),
 		s.post(400, "/act", form("limit", name, "limit", evil)).Body.String(),
 	} {
@@ -304,5 +298,4 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 		}
 	}
 	s.post(303, "/act", form("pause", name)) // and such a name works
-	expect.OK(t, raw.Close())
 }

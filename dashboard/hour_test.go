@@ -346,12 +346,7 @@ func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
 			e := &frozen{Engine: memengine.New()}
 			s := openOn(t, e, dashboard.Options{})
 			for i := range 10_000 {
-				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-				expect.OK(t, err)
-				if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
-					t.Fatal(err)
-				}
-				_ = raw.Close()
+				stepped(t, e.Engine, fmt.Sprintf("s%05d", i), engine.Client{}, protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
 			}
 			acquire(t, s.semaphore("s09999", 3, nil), 3)
 			queue(t, e, "s09999", "w", 1)

@@ -36,19 +36,27 @@ func hold(t *testing.T, s *sema.Semaphore, path ...string) {
 // asked is a session that asks for what a test says, and whose asks nobody renews.
 func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []string) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "asked"}, func(protocol.Notification) {})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = raw.Close() })
-	call := protocol.Call{Number: 1}
-	for i, key := range keys {
-		id := engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}
-		ids = append(ids, id.String())
-		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: id, Limit: limit, Caps: engine.Caps{perKey}, Target: protocol.ParseTarget(key), Lease: time.Hour, Ticket: time.Hour, Wait: true,
+	var all []protocol.Request
+	for _, key := range keys {
+		all = append(all, protocol.Request{
+			Kind: protocol.Ask, ID: engine.ID{Weight: 1}, Limit: limit, Caps: engine.Caps{perKey}, Target: protocol.ParseTarget(key), Lease: time.Hour, Ticket: time.Hour, Wait: true,
 		})
 	}
-	_, err = raw.Step(s.t.Context(), call)
-	expect.OK(s.t, err)
+	return stepped(s.t, s.engine, name, engine.Client{Host: "h", PID: 1, Label: "asked"}, all...)
+}
+
+// stepped makes one call of a session that ends with the test, and returns the ids of its requests.
+func stepped(t testing.TB, e sema.Engine, name string, who engine.Client, requests ...protocol.Request) (ids []string) {
+	t.Helper()
+	raw, err := e.Open(name, who, func(protocol.Notification) {})
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = raw.Close() })
+	for i := range requests {
+		requests[i].ID.Client, requests[i].ID.Number = raw.Client(), uint64(i+1)
+		ids = append(ids, requests[i].ID.String())
+	}
+	_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: requests})
+	expect.OK(t, err)
 	return ids
 }
 

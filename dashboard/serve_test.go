@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -172,25 +173,10 @@ func TestTenThousand(t *testing.T) {
 	defer w.Close()
 	s := openOn(t, e, dashboard.Options{Watcher: w})
 	for i := range 10_000 {
-		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
-		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
-			t.Fatal(err)
-		}
-		_ = raw.Close()
+		stepped(t, s.engine, fmt.Sprintf("s%05d", i), engine.Client{}, protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
 	}
-	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
-	expect.OK(t, err)
-	defer func() { _ = raw.Close() }()
-	call := protocol.Call{Number: 1}
-	for i := range 10_001 {
-		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12, Wait: true,
-		})
-	}
-	if _, err := raw.Step(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
+	ask := protocol.Request{Kind: protocol.Ask, ID: engine.ID{Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12, Wait: true}
+	stepped(t, s.engine, "crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, slices.Repeat([]protocol.Request{ask}, 10_001)...)
 	_, _, err = w.Summaries(expect.Within(t), watch.Query{}) // a busy machine takes longer than a page waits
 	expect.OK(t, err)
 	for path, want := range map[string]string{

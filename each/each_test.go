@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +17,6 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
-	"sema/internal/class"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
@@ -93,13 +91,6 @@ func TestBadValuesAreRefused(t *testing.T) {
 		if !refused(err, "") || !strings.Contains(err.Error(), test.want) || g != nil {
 			t.Errorf("%v; want %s", err, test.want)
 		}
-	}
-}
-
-// An error of a call is of one class.
-func TestErrTooManyIsBusy(t *testing.T) {
-	if classes := class.Of(each.ErrTooMany); !slices.Equal(classes, []error{sema.ErrBusy}) {
-		t.Errorf("%v", classes)
 	}
 }
 
@@ -234,19 +225,6 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A permit that the program lost sight of comes back, and its name is unused from then on.
-func TestAForgottenPermitComesBack(t *testing.T) {
-	e := &opened{Engine: sematest.New(t)}
-	options := sema.Options{Renew: 20 * time.Millisecond} // a permit is watched from its first renewal on
-	g := newGroup(t, e, 1, &each.Options{Idle: time.Millisecond, Semaphore: options})
-	func() {
-		_, err := g.Acquire(t.Context(), "a")
-		expect.OK(t, err)
-	}()
-	expect.Until(t, "the name is not in use", func() bool { runtime.GC(); return e.open() == "" })
-	expect.Until(t, "no permit is held", func() bool { return len(e.Held("tenants/a")) == 0 })
-}
-
 // The context alone keeps the name in use.
 func TestANameIsInUseWhileItsContextIs(t *testing.T) {
 	e := &opened{Engine: sematest.New(t)}
@@ -263,6 +241,7 @@ func TestANameIsInUseWhileItsContextIs(t *testing.T) {
 		expect.OK(t, err)
 	}()
 	expect.Until(t, "the other name is not in use", func() bool { runtime.GC(); return e.open() == "tenants/a" })
+	expect.Until(t, "its permit is not held", func() bool { return len(e.Held("tenants/b")) == 0 })
 	expect.OK(t, work.Err())
 	expect.OK(t, g.Close())
 }

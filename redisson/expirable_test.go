@@ -80,6 +80,7 @@ func TestLayout(t *testing.T) {
 		{"a{b}c", "a{b}c:timeout", "redisson_sc:a{b}c"},
 		{"a{b", "a{b:timeout", "redisson_sc:a{b"}, // allowed off a cluster, as in Redisson
 		{"名字", "{名字}:timeout", "redisson_sc:{名字}"},
+		{"a}b", "{a}b}:timeout", "redisson_sc:{a}b}"},
 	} {
 		ctx, s := f.ctx, expirable(t, f.client, c.name)
 		listener := f.rdb.Subscribe(ctx, c.channel)

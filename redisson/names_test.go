@@ -25,20 +25,6 @@ func TestNamesOnACluster(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
-	for _, c := range []struct{ name, timeouts, channel string }{
-		{"x", "{x}:timeout", "redisson_sc:{x}"},
-		{"a{b}c", "a{b}c:timeout", "redisson_sc:a{b}c"},
-		{"a{b", "a{b:timeout", "redisson_sc:a{b"},
-		{"a}b", "{a}b}:timeout", "redisson_sc:{a}b}"},
-	} {
-		k := newKeys(c.name, "h")
-		if k.counter != c.name || k.timeouts != c.timeouts || k.channel != c.channel {
-			t.Errorf("%q: %+v", c.name, k)
-		}
-	}
-}
-
 // The header of every script says what it takes and what it returns.
 func TestScriptsHaveHeaders(t *testing.T) {
 	all, err := files.ReadDir("lua")

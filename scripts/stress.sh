@@ -13,7 +13,7 @@ for part in ${*:-storm kills bounds herds}; do
 		;;
 	kills) # as many processes as users have: idle, handing over, killed at random; and 1,000 kill -9 of sema run
 		for n in 1 40 300 500 1000; do
-			SEMA_STRESS=$n try go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engines/fileengine
+			SEMA_STRESS=$n try go test -count=1 -timeout 20m -v -run TestProcessesInOrder ./engines/fileengine
 		done
 		SEMA_STRESS_NAMESPACES=1000 try go test -count=1 -timeout 20m -v -run TestNamespacesShareALimit ./engines/fileengine
 		SEMA_STRESS_KILLS=1000 try go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
@@ -21,7 +21,7 @@ for part in ${*:-storm kills bounds herds}; do
 		SEMA_KILLS=1000 try go -C cmd/sema test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 		;;
 	bounds) # the longest step with 100,000 that wait and 100,000 that hold, on Redis
-		SEMA_BOUNDS=100000 try go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engines/redisengine
+		SEMA_BOUNDS=100000 try go test -count=1 -timeout 20m -v -run TestStepsAreBounded ./engines/redisengine
 		;;
 	herds) # 1,000 processes that come at one moment on files, 500 on Redis, 300 on PostgreSQL
 		SEMA_HERD=1000 try go -C lab test -count=1 -timeout 20m -v -run TestAHerdIsServed/files ./herds

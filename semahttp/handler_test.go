@@ -42,6 +42,7 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 		retry   string
 	}{
 		{&semahttp.Handler{}, 10 * time.Second, 503, "1"},
+		{&semahttp.Handler{Wait: semahttp.NoWait}, 0, 503, "1"},
 		{&semahttp.Handler{Wait: time.Second, Status: 429, RetryAfter: 1500 * time.Millisecond}, time.Second, 429, "2"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,13 +273,6 @@ func TestErrorsOfALimiter(t *testing.T) {
 		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503 || c.status == 429) {
 			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)
 		}
-	}
-	if w := answer(&semahttp.Handler{Next: http.NotFoundHandler()}, t.Context()); w.Code != 500 {
-		t.Errorf("without Limit: %d", w.Code)
-	}
-	free := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(*http.Request) semahttp.Limiter { return semahttp.Limiter{} }}
-	if w := answer(free, t.Context()); w.Code != 404 {
-		t.Errorf("without a limiter: %d", w.Code)
 	}
 }
 

@@ -252,9 +252,9 @@ func TestAWaitInVain(t *testing.T) {
 				t.Errorf("%s: the request's body was not closed", c.what)
 			}
 		}
-		missing := &sema.ArgumentError{}
-		if _, err := (&semahttp.Transport{}).RoundTrip(request(t, expect.Within(t), "http://example.org")); !errors.As(err, &missing) {
-			t.Errorf("without Limit: %v", err)
+		at := time.Now()
+		if _, err := (&semahttp.Transport{Limit: by(sem), Wait: semahttp.NoWait}).RoundTrip(request(t, t.Context(), "http://a.example")); !errors.Is(err, sema.ErrBusy) || time.Since(at) != 0 {
+			t.Errorf("without a wait: %v after %v", err, time.Since(at))
 		}
 		expect.Until(t, "the queue is empty", func() bool { return waiters(t, sem) == 0 })
 	})
@@ -369,17 +369,6 @@ func TestCloseIdleConnections(t *testing.T) {
 	(&semahttp.Transport{Base: roundTripper(nil)}).CloseIdleConnections() // cannot
 }
 
-func TestRequestsWithoutLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "free") })
-		tr := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return semahttp.Limiter{} }}
-		resp := get(t, tr, expect.Within(t), u)
-		if got := read(t, resp.Body); got != "free" {
-			t.Errorf("got %q", got)
-		}
-	})
-}
-
 func TestHost(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{"http://Example.ORG/x", "example.org"},
@@ -457,26 +446,6 @@ func TestOptionsOfALimiter(t *testing.T) {
 			expect.OK(t, p.Release())
 		}
 		expect.OK(t, group.Close())
-		expect.OK(t, sem.Close())
-	})
-}
-
-// With NoWait a request is refused at once.
-func TestNoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sem := newSem(t, 1)
-		p, err := sem.Acquire(t.Context())
-		expect.OK(t, err)
-		began := time.Now()
-		tr := &semahttp.Transport{Limit: by(sem), Wait: semahttp.NoWait}
-		if _, err := tr.RoundTrip(request(t, t.Context(), "http://a.example")); !errors.Is(err, sema.ErrBusy) {
-			t.Error(err)
-		}
-		h := &semahttp.Handler{Limit: by(sem), Wait: semahttp.NoWait, Next: http.NotFoundHandler()}
-		if w := answer(h, t.Context()); w.Code != 503 || time.Since(began) != 0 {
-			t.Errorf("%d after %v, want 503 at once", w.Code, time.Since(began))
-		}
-		expect.OK(t, p.Release())
 		expect.OK(t, sem.Close())
 	})
 }

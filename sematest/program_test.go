@@ -82,24 +82,6 @@ func TestProgramLosesItsPermitMidWork(t *testing.T) {
 	})
 }
 
-// The same without a bubble: nothing is slept for.
-func TestLossIsNoticedAtOnce(t *testing.T) {
-	engine := sematest.New(t)
-	sem := open(t, engine, "jobs", 1, nil)
-	for range 200 {
-		ended := make(chan error, 1)
-		go func() {
-			ended <- sem.Do(t.Context(), func(ctx context.Context) error {
-				<-ctx.Done()
-				return nil
-			})
-		}()
-		engine.AwaitHeld(t.Context(), "jobs", 1)
-		engine.Lose("jobs")
-		expect.Is(t, <-ended, sema.ErrLost)
-	}
-}
-
 func TestRenewalsThatFailForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
@@ -202,40 +184,6 @@ func TestDelays(t *testing.T) {
 		expect.OK(t, <-ended)
 		if d := time.Since(began); d != 1100*time.Millisecond {
 			t.Errorf("ended after %v, want as soon as the fault did", d)
-		}
-	})
-}
-
-// An operator's pause reaches the callers in the test, as it does those of a real engine.
-func TestAPauseHoldsGrantsUntilItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := sematest.New(t)
-		operator, err := sema.Operate(engine, "jobs")
-		expect.OK(t, err)
-		defer func() { _ = operator.Close() }()
-		expect.OK(t, operator.Set(t.Context(), sema.Rule{Limit: 2}))
-		expect.OK(t, operator.Pause(t.Context()))
-		sem := open(t, engine, "jobs", 2, nil)
-		got := make(chan int, 3)
-		for i := range 3 {
-			go func() {
-				if p, err := sem.Acquire(t.Context()); err == nil {
-					got <- i
-					_ = p.Release()
-				}
-			}()
-			engine.AwaitWaiting(t.Context(), "jobs", i+1)
-		}
-		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		time.Sleep(time.Hour)
-		if len(got) > 0 {
-			t.Fatal("granted")
-		}
-		expect.OK(t, operator.Unpause(t.Context()))
-		for range 3 {
-			<-got
 		}
 	})
 }

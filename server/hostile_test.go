@@ -19,7 +19,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sema/access"
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
@@ -662,29 +661,6 @@ func TestExpired(t *testing.T) {
 			t.Errorf("%s: %v", file, got)
 		}
 	}
-}
-
-// The server refuses a change that it cannot log, and does not execute it.
-func TestAuditFirst(t *testing.T) {
-	full := false
-	first := func(access.Record) error {
-		if full {
-			return errors.New("disk full")
-		}
-		return nil
-	}
-	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *testServer) {
-		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
-		full = true
-		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true || a.field("temporary") == true {
-			t.Errorf("%s", a.body)
-		}
-		h.step(503, "http.local.a.1", "x", 1, protocol.Request{Kind: protocol.SetLimit, Limit: 3})
-		if st := h.state("x"); st.Limit != 1 {
-			t.Errorf("%+v", st)
-		}
-		h.want(200, "PUT", acquireX, `{"limit":1}`) // not an operator's change
-	})
 }
 
 // Behind a trusted proxy the server sees the caller's own address. Paths below the path of the

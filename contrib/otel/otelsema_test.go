@@ -3,8 +3,6 @@ package otelsema_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -24,7 +22,6 @@ import (
 	"sema/each"
 	"sema/engines/memengine"
 	"sema/metrics"
-	"sema/semahttp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -265,49 +262,6 @@ func TestSpans(t *testing.T) {
 	}
 	if wait.EndTime().After(hold.StartTime()) {
 		t.Error("the wait ends after the hold began")
-	}
-}
-
-// Requests that are served have spans for the wait and the hold of their key.
-func TestSpansOfRequests(t *testing.T) {
-	x := newSDK(t)
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	group, err := each.New(e, "tenants", 1, &each.Options{Semaphore: sema.Options{Observer: x.telemetry.Observer()}})
-	must(t, err)
-	defer func() { _ = group.Close() }()
-	h := &semahttp.Handler{
-		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, work := x.tracer.Start(r.Context(), "work")
-			work.End()
-		}),
-		Limit: func(r *http.Request) semahttp.Limiter {
-			tenant := r.Header.Get("Tenant")
-			return semahttp.Limiter{Name: tenant, Acquire: func(ctx context.Context, options ...sema.AcquireOption) (semahttp.Permit, error) {
-				return x.telemetry.AcquireEach(ctx, group, tenant, options...)
-			}}
-		},
-	}
-	ctx, request := x.tracer.Start(t.Context(), "request")
-	for tenant, want := range map[string]int{"acme": 200, "a\tb": 400} {
-		r, w := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), httptest.NewRecorder()
-		r.Header.Set("Tenant", tenant)
-		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%q: %d, want %d", tenant, w.Code, want)
-		}
-	}
-	request.End()
-	spans := map[string]sdktrace.ReadOnlySpan{}
-	for _, span := range x.spans.Ended() {
-		spans[span.Name()] = span
-	}
-	wait, hold := spans[otelsema.SpanAcquire], spans[otelsema.SpanHold]
-	if len(spans) != 4 || !wait.Parent().Equal(request.SpanContext()) || !hold.Parent().Equal(request.SpanContext()) || !spans["work"].Parent().Equal(hold.SpanContext()) {
-		t.Errorf("spans: %v", spans)
-	}
-	if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, "tenants/acme")) {
-		t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 	}
 }
 

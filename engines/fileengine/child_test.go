@@ -24,8 +24,6 @@ const (
 	stormRole    = "fileengine storm"
 	pinRole      = "fileengine pin"
 	churnRole    = "fileengine churn"
-	lockedRole   = "fileengine locked"
-	stampRole    = "fileengine stamp"
 	fullDiskRole = "fileengine full disk"
 )
 
@@ -34,9 +32,7 @@ func init() {
 	child.Role(stormRole, storm)
 	child.Role(pinRole, pin)
 	child.Role(churnRole, churn)
-	child.Role(lockedRole, locked)
 	child.Role(fullDiskRole, fullDisk)
-	child.Role(stampRole, func(string) error { return stamp() })
 }
 
 func monotonic() int64 {

@@ -25,19 +25,34 @@ func mode(tb testing.TB, path string) fs.FileMode {
 	return info.Mode()
 }
 
-func TestDirectoryOfOneUser(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	old := syscall.Umask(0)
-	defer syscall.Umask(old)
-	openUser(t, openEngine(t, dir), "x", 1).take(t)
-	if got := mode(t, dir); got != fs.ModeDir|0o700 {
-		t.Errorf("directory: %v", got)
-	}
-	files, err := os.ReadDir(dir)
-	expect.OK(t, err)
-	for _, f := range files {
-		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o600 {
-			t.Errorf("%s: %v", f.Name(), got)
+func TestRightsOfDirectoryAndFiles(t *testing.T) {
+	for umask, want := range map[int]struct {
+		options *Options
+		dir     fs.FileMode
+		files   fs.FileMode
+	}{
+		0:     {nil, fs.ModeDir | 0o700, 0o600},
+		0o077: {&Options{Shared: true}, fs.ModeDir | fs.ModeSetgid | 0o770, 0o660},
+	} {
+		old := syscall.Umask(umask)
+		defer syscall.Umask(old)
+		dir := filepath.Join(t.TempDir(), "a", "b")
+		e, err := New(dir, want.options)
+		expect.OK(t, err)
+		defer e.Close()
+		u := openUser(t, e, "x", 1)
+		for range 200 { // until the log has been rewritten
+			expect.OK(t, u.release(u.take(t)))
+		}
+		if got := mode(t, dir); got != want.dir {
+			t.Errorf("directory: %v", got)
+		}
+		files, err := os.ReadDir(dir)
+		expect.OK(t, err)
+		for _, f := range files {
+			if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != want.files {
+				t.Errorf("%s: %v", f.Name(), got)
+			}
 		}
 	}
 }
@@ -75,29 +90,6 @@ func TestASharedDirectoryIsNeverPrivate(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("none was seen")
-	}
-}
-
-func TestSharedDirectory(t *testing.T) {
-	old := syscall.Umask(0o077)
-	defer syscall.Umask(old)
-	dir := filepath.Join(t.TempDir(), "shared")
-	e, err := New(dir, &Options{Shared: true})
-	expect.OK(t, err)
-	defer e.Close()
-	u := openUser(t, e, "x", 1)
-	for range 200 { // until the log has been rewritten
-		expect.OK(t, u.release(u.take(t)))
-	}
-	if got := mode(t, dir); got != fs.ModeDir|fs.ModeSetgid|0o770 {
-		t.Errorf("directory: %v", got)
-	}
-	files, err := os.ReadDir(dir)
-	expect.OK(t, err)
-	for _, f := range files {
-		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o660 {
-			t.Errorf("%s: %v", f.Name(), got)
-		}
 	}
 }
 
@@ -167,8 +159,10 @@ func TestPermanentErrors(t *testing.T) {
 
 // Files that cannot be used fail an ask at once. It does not wait until they change.
 func TestUnusableFiles(t *testing.T) {
+	prey := filepath.Join(t.TempDir(), "prey")
+	expect.OK(t, os.WriteFile(prey, []byte("mine"), 0o600))
 	for name, spoil := range map[string]func(dir string) error{
-		"a link":      func(dir string) error { return os.Symlink("/nowhere", logOf(dir)) },
+		"a link":      func(dir string) error { return os.Symlink(prey, logOf(dir)) },
 		"a directory": func(dir string) error { return os.Mkdir(logOf(dir), 0o700) },
 		"a pipe":      func(dir string) error { return syscall.Mkfifo(logOf(dir), 0o600) },
 		"a socket": func(dir string) error {
@@ -190,6 +184,9 @@ func TestUnusableFiles(t *testing.T) {
 		if !errors.As(err, &e) || e.Temporary || !e.NotExecuted || e.Hint == "" {
 			t.Errorf("%s: %#v", name, err)
 		}
+	}
+	if got, _ := os.ReadFile(prey); string(got) != "mine" {
+		t.Errorf("written to through a link: %q", got)
 	}
 }
 
@@ -217,20 +214,6 @@ func TestALogThatHasToLastIsSticky(t *testing.T) {
 		if got := mode(t, logOf(dir)); (got&fs.ModeSticky != 0) != c.lasts || got.Perm() != 0o600 {
 			t.Errorf("%v: mode %v", c.request.Kind, got)
 		}
-	}
-}
-
-func TestLinksInTheDirectoryAreNotFollowed(t *testing.T) {
-	dir := t.TempDir()
-	prey := filepath.Join(t.TempDir(), "prey")
-	expect.OK(t, os.WriteFile(prey, []byte("mine"), 0o600))
-	expect.OK(t, os.Symlink(prey, logOf(dir)))
-	u := openUser(t, openEngine(t, dir), "x", 1)
-	if _, err := u.call(u.ask(false)); err == nil {
-		t.Error("the link was followed")
-	}
-	if got, _ := os.ReadFile(prey); string(got) != "mine" {
-		t.Errorf("written to: %q", got)
 	}
 }
 

@@ -325,26 +325,3 @@ func TestAHolderThatNeverWaitedHearsOfARevocation(t *testing.T) {
 	expect.Is(t, context.Cause(work), sema.ErrRevoked)
 	expect.OK(t, o.Close())
 }
-
-// A revoked permit counts for its own key until it is released, also beside permits without a key.
-func TestARevokedPermitIsReleasedForItsKey(t *testing.T) {
-	t.Parallel()
-	s := session(t, patientAt(t, redistest.Start(t).Addr()), "x")
-	step := func(kind protocol.Kind, key engine.Key, number uint64, want protocol.Status) {
-		t.Helper()
-		r := s.request(kind, number, time.Minute)
-		r.Key, r.Limit, r.Caps[0] = key, 5, 1
-		if got := s.do(r)[0].Status; got != want {
-			t.Errorf("%v of permit %d: %v, want %v", kind, number, got, want)
-		}
-	}
-	step(protocol.Ask, "", 1, protocol.Granted)
-	step(protocol.Ask, "acme", 2, protocol.Granted)
-	step(protocol.Revoke, "", 2, protocol.Done)
-	step(protocol.Ask, "acme", 3, protocol.Refused)
-	step(protocol.Release, "", 2, protocol.Done)
-	step(protocol.Ask, "acme", 4, protocol.Granted)
-	step(protocol.Release, "", 1, protocol.Done)
-	step(protocol.Release, "", 4, protocol.Done)
-	step(protocol.Ask, "acme", 5, protocol.Granted)
-}

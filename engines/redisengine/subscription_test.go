@@ -161,23 +161,15 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	s.do(s.request(protocol.Release, 4, 0))
 }
 
-// remote is a client behind a proxy. Its connection is made and its script
-// loaded, so the next answer is that of a step.
-func remote(t *testing.T) (near, far *sema.Semaphore, proxy *redistest.Proxy) {
-	server := redistest.Start(t)
-	proxy = redistest.StartProxy(t, server.Addr())
-	near = openSem(t, engineAt(t, server.Addr()), "x", 3, nil)
-	far = openSem(t, engineAt(t, proxy.Addr()), "x", 3, nil)
-	expect.OK(t, acquire(t, far).Release())
-	return near, far, proxy
-}
-
 // "After a timeout the acquire is sent again and takes a second permit"
 // (Redisson #6517; go-redis's own retries left three). Here the client names
 // the permit before it asks.
 func TestALostAnswerToAnAcquisition(t *testing.T) {
 	t.Parallel()
-	near, far, proxy := remote(t)
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	near, far := openSem(t, engineAt(t, server.Addr()), "x", 3, nil), openSem(t, engineAt(t, proxy.Addr()), "x", 3, nil)
+	expect.OK(t, acquire(t, far).Release()) // its connection is made and its script loaded: the next answer is that of a step
 	proxy.LoseReplies()
 	w := start(t, far)
 	expect.Until(t, "the acquisition", func() bool { return stateOf(t, near).Used > 0 })

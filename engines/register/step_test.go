@@ -159,61 +159,6 @@ func TestLostVersionsAreNotRepeated(t *testing.T) {
 	})
 }
 
-// lazyRecorder records Next.Lazy of each write.
-type lazyRecorder struct {
-	*lockingStore
-	lazy []bool
-}
-
-func (w *lazyRecorder) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
-	now, ok, err := w.lockingStore.Swap(ctx, name, version, n, from, to)
-	if ok {
-		w.lazy = append(w.lazy, n.Lazy)
-	}
-	return now, ok, err
-}
-
-func (w *lazyRecorder) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
-	return w.lockingStore.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
-		n, err := f(row)
-		if err == nil {
-			w.lazy = append(w.lazy, n.Lazy)
-		}
-		return n, err
-	})
-}
-
-// A row can be read before it is durable. An ask that finds its permit in such a row is
-// answered only after a write, which makes the grant durable.
-func TestAFoundGrantIsMadeDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newLockingStore()
-		open := func(store register.Store) func(protocol.Kind, bool) protocol.Answer {
-			e := engineOn(t, store, nil)
-			s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
-			expect.OK(t, err)
-			number := uint64(0)
-			return func(kind protocol.Kind, again bool) protocol.Answer {
-				number++
-				reply, err := s.Step(t.Context(), protocol.Call{Number: number, Requests: []protocol.Request{{
-					Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true, Again: again,
-				}}})
-				expect.OK(t, err)
-				return reply.Answers[0]
-			}
-		}
-		seen := &lazyRecorder{lockingStore: h}
-		holder, waiter := open(h), open(seen)
-		holder(protocol.Ask, false)
-		waiter(protocol.Ask, false)
-		holder(protocol.Release, false)
-		seen.lazy = nil
-		if got := waiter(protocol.Ask, true); got.Status != protocol.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
-			t.Errorf("%v, and it wrote %v", got.Status, seen.lazy)
-		}
-	})
-}
-
 // lateStore is a store on a network that may hold back a swap.
 type lateStore struct {
 	mapStore
@@ -380,29 +325,5 @@ func TestShortProcessesSweepSeldom(t *testing.T) {
 		if store.sweeps == 0 || store.sweeps > all/10 {
 			t.Errorf("%d sweeps in %d processes", store.sweeps, all)
 		}
-	})
-}
-
-// lockedStore has a locked row until a time. It can be read.
-type lockedStore struct {
-	*lockingStore
-	until time.Time
-}
-
-func (s *lockedStore) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
-	if time.Now().Before(s.until) {
-		time.Sleep(time.Second)
-		return &engine.Error{Temporary: true, NotExecuted: true, Busy: true, Err: errors.New("the row is locked")}
-	}
-	return s.lockingStore.Update(ctx, name, first, f)
-}
-
-// A row that somebody else keeps locked is a queue.
-func TestALockedRowIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := semaphoreOn(t, engineOn(t, &lockedStore{newLockingStore(), time.Now().Add(20 * time.Second)}, nil), nil)
-		p, err := s.Acquire(t.Context())
-		expect.OK(t, err)
-		expect.OK(t, p.Release())
 	})
 }

@@ -157,31 +157,6 @@ func TestWhatMayStay(t *testing.T) {
 	}
 }
 
-// For how long a failing engine is tolerated.
-func TestHowLongAFailureIsTolerated(t *testing.T) {
-	lease := 30 * time.Second
-	for _, c := range []struct {
-		name    string
-		patient bool
-		state   State
-		wait    bool
-		failure *engine.Error
-		want    time.Duration
-	}{
-		{"no answer yet", false, Asking, true, unknown, patience},
-		{"in the queue", false, Waiting, true, unknown, lease},
-		{"patient, no answer yet", true, Asking, true, unknown, never},
-		{"patient, in the queue", true, Waiting, true, unknown, never},
-		{"patient, and does not wait", true, Asking, false, unknown, patience},
-		{"patient, and the engine refuses for good", true, Asking, true, &engine.Error{Op: "test"}, patience},
-	} {
-		_, _, s, _ := parts(Config{Patient: c.patient})
-		if got := s.tolerance(&Acquisition{state: c.state, wait: c.wait}, lease, c.failure); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-	}
-}
-
 // A call has room for so many requests, and for fewer asks.
 func TestWhatACallHasRoomFor(t *testing.T) {
 	_, _, s, _ := parts(Config{})

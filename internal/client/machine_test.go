@@ -135,39 +135,6 @@ func TestAPermitIsRenewedInThirdsAndReleased(t *testing.T) {
 	}
 }
 
-func TestTwoRenewalsMayFail(t *testing.T) {
-	s := begin(t, nil)
-	a := s.acquire()
-	s.answers(s.sends("ask1"))
-	s.happened("granted")
-	for range 2 {
-		s.later(9 * time.Second)
-		s.sends("renew1")
-		s.m.Failed(s.now, refused)
-		s.later(time.Millisecond)
-		s.sends("") // not at once
-	}
-	s.happened("failed failed")
-	s.later(8 * time.Second)
-	s.answers(s.sends("renew1"))
-	s.happened("")
-	if a.State() != Held {
-		t.Error("lost")
-	}
-}
-
-func TestAPermitIsLostBeforeItsLeaseEnds(t *testing.T) {
-	s := begin(t, nil)
-	a := s.acquire()
-	s.answers(s.sends("ask1"))
-	s.happened("granted")
-	s.later(a.Valid() - s.now)
-	s.happened("lost")
-	if _, end, ok := s.ledger.Permit(s.now.Microseconds(), a.ID()); !ok || end != (s.now+3*time.Second).Microseconds() {
-		t.Errorf("the lease ends at %d, one margin after %v is wanted", end, s.now)
-	}
-}
-
 // After a hand-off as well, two renewals may fail: an outage of a quarter of the
 // lease loses nothing, whenever it begins.
 func TestAHandOffLeavesTimeForTwoRenewals(t *testing.T) {

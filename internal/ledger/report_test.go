@@ -32,17 +32,8 @@ func auto(limit int) protocol.Request {
 
 func TestReports(t *testing.T) {
 	w := &reporter{now: 1_000_000}
-	for _, r := range []protocol.Request{reports(1, 1, 1), auto(4)} {
-		if got := w.step("a", r); got != protocol.Gone {
-			t.Errorf("%v of no semaphore: %v", r.Kind, got)
-		}
-	}
 	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 5})
-	for _, r := range []protocol.Request{reports(10, 2, 3), reports(20, 4, 3), reports(10, 2, 3), reports(20, 4, 3)} { // late, and doubled
-		if got := w.step("a", r); got != protocol.Done {
-			t.Fatal(got)
-		}
-	}
+	w.step("a", reports(20, 4, 3))
 	w.now += 30_000_000
 	w.step("b", reports(1, 0, 0))
 	want := map[string]protocol.Totals{"a": {Good: 20, Bad: 4, Waited: 3}, "b": {Good: 1}}
@@ -59,33 +50,14 @@ func TestReports(t *testing.T) {
 	}
 }
 
-func TestAnOperatorsLimitWins(t *testing.T) {
+// A controller alone keeps no semaphore.
+func TestAControllersSemaphoreIsForgotten(t *testing.T) {
 	w := &reporter{now: 1_000_000}
-	limit := func(want int) {
-		t.Helper()
-		if got := w.l.State(w.now).Limit; got != want {
-			t.Fatalf("limit %d, want %d", got, want)
-		}
-	}
 	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 5})
-	if got := w.step("c", auto(7)); got != protocol.Done {
-		t.Fatal(got)
-	}
-	limit(7)
-	if got := w.l.Reports(w.now).Auto; got != (engine.Auto{Min: 2, Max: 9, Bad: 31}) {
-		t.Errorf("%+v", got)
-	}
-	w.step("op", protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
-	if got := w.step("c", auto(7)); got != protocol.Pinned {
-		t.Errorf("while pinned: %v", got)
-	}
-	limit(3)
-	w.step("op", protocol.Request{Kind: protocol.UnsetLimit})
-	w.step("c", auto(4))
-	limit(4)
-	end := w.now + (5 * time.Minute).Microseconds()
-	for ; w.now < end; w.now += 2_000_000 {
+	for end := w.now + (5 * time.Minute).Microseconds(); w.now < end; w.now += 2_000_000 {
 		w.step("c", auto(4))
 	}
-	limit(0) // it has been idle, though a controller went on
+	if got := w.l.State(w.now).Limit; got != 0 {
+		t.Errorf("limit %d, want none", got)
+	}
 }

@@ -374,17 +374,22 @@ func (s *site) ask(name string, limit, perKey int, keys ...string) (release func
 // named asks for a permit for each of these callers of a server, which takes some of pools.
 func (s *site) named(name string, limit int, takes engine.Pools, callers ...string) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = raw.Close() })
-	call := protocol.Call{Number: 1}
+	var all []protocol.Request
 	for i, caller := range callers {
-		call.Requests = append(call.Requests, protocol.Request{
+		all = append(all, protocol.Request{
 			Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: limit, Target: protocol.Target{Takes: takes}, Lease: time.Hour, Ticket: time.Hour, Wait: true,
 			Who: &engine.Client{Host: "10.0.4.17", Caller: caller, Label: "nightly"},
 		})
 	}
-	if _, err := raw.Step(s.t.Context(), call); err != nil {
-		s.t.Fatal(err)
-	}
+	s.step(name, all...)
+}
+
+// step makes one call of a session that ends with the test.
+func (s *site) step(name string, requests ...protocol.Request) {
+	s.t.Helper()
+	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
+	expect.OK(s.t, err)
+	s.t.Cleanup(func() { _ = raw.Close() })
+	_, err = raw.Step(s.t.Context(), protocol.Call{Number: 1, Requests: requests})
+	expect.OK(s.t, err)
 }

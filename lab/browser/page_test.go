@@ -54,23 +54,6 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 	}
 }
 
-func TestRevokeIsClicked(t *testing.T) {
-	s := newSite(t, quick)
-	p := s.acquire(s.semaphore("x", 3, "job <b>one</b>"), 1)
-	b := s.tab()
-	b.open("semaphore?name=x")
-	b.click("a", "Revoke job")
-	b.until(`document.querySelector("dialog[open] h1").innerText === "Revoke this permit?"`)
-	b.click("button", "Revoke")
-	b.until(`document.querySelector(".toast").innerText.includes("is revoked")`)
-	<-p.Context(t.Context()).Done()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.audit) != 1 || s.audit[0].Permit != p.ID() || s.audit[0].Result != "done" {
-		t.Errorf("%+v", s.audit)
-	}
-}
-
 func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	s := newSite(t, quick)
 	s.acquire(s.semaphore("x", 3, "job"), 1)
@@ -367,24 +350,9 @@ func TestTheListHasOneSearchBox(t *testing.T) {
 func TestThousandsDoNotFreezeThePage(t *testing.T) {
 	s := newSite(t, quick)
 	for i := range 10_000 {
-		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
-		if _, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: 3, Pin: true}}}); err != nil {
-			t.Fatal(err)
-		}
-		_ = raw.Close()
+		s.step(fmt.Sprintf("s%05d", i), protocol.Request{Kind: protocol.SetLimit, Limit: 3, Pin: true})
 	}
-	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
-	expect.OK(t, err)
-	call := protocol.Call{Number: 1}
-	for i := range 10_001 {
-		call.Requests = append(call.Requests, protocol.Request{
-			Kind: protocol.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
-		})
-	}
-	if _, err := raw.Step(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
+	s.ask("crowd", 1, 0, make([]string, 10_001)...)
 	var keys []string
 	for i := range 20_000 {
 		keys = append(keys, fmt.Sprintf("tenant-%05d", i%10_000))
@@ -422,28 +390,6 @@ func TestTimesAreLocalIfWanted(t *testing.T) {
 	b.open("semaphore?name=github-api")
 	b.until(`document.querySelector("#times").textContent === "Times: local"`)
 	b.until(local)
-}
-
-// A host that died is found, and one button revokes what it holds.
-func TestAHostIsRevoked(t *testing.T) {
-	s := newSite(t, quick)
-	p := s.acquire(s.semaphore("x", 3, "job"), 1)
-	q := s.acquire(s.semaphore("y", 3, "job"), 2)
-	b := s.tab()
-	b.open("semaphore?name=x")
-	b.click("a", hostname())
-	b.until(fmt.Sprintf(`document.querySelector("h1").innerText === %q`, hostname()))
-	b.click("summary", "Revoke all of them")
-	b.run(chromedp.SendKeys(chromedp.CSS("#ask-number"), "3"+kb.Enter)) // the browser refuses it
-	b.run(chromedp.SendKeys(chromedp.CSS("#ask-number"), kb.Backspace+"2"+kb.Enter))
-	b.until(`document.querySelector(".toast").innerText.includes("2 permits revoked")`)
-	<-p.Context(t.Context()).Done()
-	<-q.Context(t.Context()).Done()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.audit) != 2 {
-		t.Errorf("%+v", s.audit)
-	}
 }
 
 // still is an engine that can stop answering.

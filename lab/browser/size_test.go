@@ -19,10 +19,7 @@ func uuid(n int) string { return fmt.Sprintf("018f4e5a-7c1d-7b3e-9f20-%012x", n*
 // crowd fills a semaphore with callers as they come from those clients, through a server.
 func (s *site) crowd(name string, limit, callers int, keyed bool) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{}, func(protocol.Notification) {})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = raw.Close() })
-	call := protocol.Call{Number: 1}
+	var all []protocol.Request
 	for i := range callers {
 		r := protocol.Request{
 			Kind: protocol.Ask, ID: engine.ID{Client: "k3f9zq81wd5x.7", Number: uint64(1234567 + i), Weight: 1}, Limit: limit, Lease: time.Hour, Ticket: time.Hour, Wait: true,
@@ -37,11 +34,9 @@ func (s *site) crowd(name string, limit, callers int, keyed bool) {
 		if i == 0 {
 			r.Who.Label = strings.Repeat("nobreak", 30)
 		}
-		call.Requests = append(call.Requests, r)
+		all = append(all, r)
 	}
-	if _, err := raw.Step(s.t.Context(), call); err != nil {
-		s.t.Fatal(err)
-	}
+	s.step(name, all...)
 }
 
 // first is the beginning of a list, for messages.

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -189,25 +188,6 @@ func front(t *testing.T, server string, passes func(net.Conn) bool) (addr string
 		}
 	}()
 	return l.Addr().String()
-}
-
-func TestPassword(t *testing.T) {
-	ofProcesses(t)
-	t.Parallel()
-	s := redistest.Start(t)
-	c, ctx := s.Client(), context.Background()
-	expect.OK(t, c.ACLSetUser(ctx, "worker", "on", ">hush%me", "allkeys", "allchannels", "+@all").Err())
-	expect.OK(t, c.ACLSetUser(ctx, "default", "off").Err())
-	at := "@" + s.Addr() + "/3"
-	if code, output := run(t, "SEMA_URL=redis://worker:hush%25me"+at, "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
-		t.Errorf("exit code %d: %s", code, output)
-	}
-	if code, output := run(t, "SEMA_URL=redis://worker:hush%25you"+at, "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: check user and password") || strings.Contains(output, "hush") {
-		t.Errorf("exit code %d: %s", code, output)
-	}
-	if code, output := run(t, "SEMA_URL="+s.URL(), "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: the server wants a password") {
-		t.Errorf("exit code %d: %s", code, output)
-	}
 }
 
 // The password is also the semaphore's name: redaction must not hide the name.

@@ -118,26 +118,6 @@ func TestAWaitOutlivesAnOutage(t *testing.T) {
 	}
 }
 
-// Restarted empty, or flushed: the holder learns of it at its next renewal.
-func TestRedisForgets(t *testing.T) {
-	t.Parallel()
-	for what, forget := range map[string]func(*redistest.Server){
-		"restarted": (*redistest.Server).Restart,
-		"flushed":   func(s *redistest.Server) { s.Client().FlushAll(context.Background()) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			s := redistest.Start(t)
-			j := start(t, s.URL(), "run", "--lease", "10s", "--kill-after", "100ms", "memory", "--", "bash", "-c", stubborn)
-			j.expect("ready")
-			forgot := time.Now()
-			forget(s)
-			died := j.commandDead()
-			j.exits(76)
-			t.Logf("until then another could be admitted beside it: %v", died.Sub(forgot))
-		})
-	}
-}
-
 func TestOnLostWarn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -197,14 +177,6 @@ func TestLossIsFoundAtTheEnd(t *testing.T) {
 	_ = j.stdin.Close()
 	j.exits(76)
 	j.says("the command had ended by itself, with exit code 0")
-}
-
-func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
-	t.Parallel()
-	j := start(t, fileURL(t), "run", "killed", "--", "bash", "-c", stubborn)
-	j.expect("ready")
-	j.signal(syscall.SIGKILL)
-	j.dead() // both processes of the command
 }
 
 // Issue: "kill -9 of sema while its guard process is stopped (5 of 5): the next
@@ -270,41 +242,6 @@ func TestKillMinusNineOfTheGuard(t *testing.T) {
 	j.says("the process that guards the command was killed, and the command with it")
 	j.dead() // both processes of the command
 	look(t, url, "killed").counts(0, 0)
-}
-
-// A dead holder's permit comes back: on one host as soon as the kernel knows,
-// from Redis when its lease ends, without anybody polling.
-func TestKillMinusNineOfAHolder(t *testing.T) {
-	t.Parallel()
-	t.Run("file", func(t *testing.T) {
-		t.Parallel()
-		killHolder(t, fileURL(t), "1h") // a lease that nobody waits for
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		ofProcesses(t)
-		stall.Run(t, func(t *stall.Case) {
-			s := redistest.Start(t)
-			if took := killHolder(t, s.URL(), "3s"); took > 4*time.Second {
-				t.Fatalf("the next waiter started %v after its holder's death, with a lease of 3 s", took)
-			}
-		})
-	})
-}
-
-func killHolder(t testing.TB, url, lease string) (took time.Duration) {
-	t.Helper()
-	l := look(t, url, "dead")
-	holder := start(t, url, "run", "--lease", lease, "dead", "--", "cat")
-	l.counts(1, 0)
-	next := start(t, url, "run", "--lease", lease, "dead", "--", "echo", "mine")
-	l.counts(1, 1)
-	killed := time.Now()
-	holder.signal(syscall.SIGKILL)
-	next.expect("mine")
-	took = time.Since(killed)
-	next.exits(0)
-	return took
 }
 
 // jealous is a command whose processes all keep a lock, and which writes down

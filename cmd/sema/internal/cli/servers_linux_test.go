@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -170,7 +171,12 @@ func TestServeOnAFullDisk(t *testing.T) {
 		put.Header.Set("Content-Type", "application/json")
 		w, err := s.browser("").Do(put)
 		expect.OK(t, err)
+		body, err := io.ReadAll(w.Body)
+		expect.OK(t, err)
 		_ = w.Body.Close()
+		if required != (strings.Contains(string(body), `"urn:sema:audit"`) && strings.Contains(string(body), `"notExecuted":true`)) || strings.Contains(string(body), `"temporary":true`) {
+			t.Errorf("required %v: %s", required, body)
+		}
 		w2, _ := s.post(s.browser(""), "/act", url.Values{"do": {"limit"}, "name": {"x"}, "limit": {"7"}})
 		if required != (w.StatusCode == 503) || required != (w2.StatusCode == 503) {
 			t.Errorf("required %v: %s, %s", required, w.Status, w2.Status)

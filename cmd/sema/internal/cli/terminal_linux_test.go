@@ -128,31 +128,26 @@ func (x *terminal) exits(want int) {
 	}
 }
 
-func TestCommandReadsFromTheTerminal(t *testing.T) {
-	t.Parallel()
-	x := onTerminal(t, fileURL(t), "sema", "run", "tty", "--", "sh", "-c", `echo ready; read x; echo "got $x"`)
-	x.shows("ready")
-	x.kind("words\n")
-	x.shows("got words")
-	x.exits(0)
-}
-
-func TestInterruptKeyReachesTheCommand(t *testing.T) {
-	t.Parallel()
-	x := onTerminal(t, fileURL(t), "sema", "run", "tty", "--", "sh", "-c", `echo ready; read x`)
-	x.shows("ready")
-	x.kind("\x03")
-	x.exits(130)
-}
-
-// In a pipeline the terminal is not given away until the command wants it.
-func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
-	t.Parallel()
-	x := onTerminal(t, fileURL(t), "bash", "-c", `sema run tty -- sh -c 'echo ready; read x </dev/tty; echo "got $x"' | cat`)
-	x.shows("ready")
-	x.kind("words\n")
-	x.shows("got words")
-	x.exits(0)
+func TestACommandAtATerminal(t *testing.T) {
+	for _, c := range []struct {
+		types, shows string
+		code         int
+		args         []string
+	}{
+		{"words\n", "got words", 0, []string{"sema", "run", "tty", "--", "sh", "-c", `echo ready; read x; echo "got $x"`}},
+		{"\x03", "", 130, []string{"sema", "run", "tty", "--", "sh", "-c", `echo ready; read x`}},
+		// in a pipeline the terminal is not given away until the command wants it
+		{"words\n", "got words", 0, []string{"bash", "-c", `sema run tty -- sh -c 'echo ready; read x </dev/tty; echo "got $x"' | cat`}},
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			x := onTerminal(t, fileURL(t), c.args...)
+			x.shows("ready")
+			x.kind(c.types)
+			x.shows(c.shows)
+			x.exits(c.code)
+		})
+	}
 }
 
 func TestLiveLine(t *testing.T) {

@@ -12,20 +12,23 @@ func TestURLs(t *testing.T) {
 	for raw, want := range map[string]struct {
 		addrs              []string
 		user, pass, master string
-		db                 int
+		db, replicas       int
 		tls, cluster       bool
 	}{
-		"redis://h":                           {addrs: []string{"h:6379"}},
-		"REDIS://h:1/5":                       {addrs: []string{"h:1"}, db: 5},
-		"redis://h?db=5":                      {addrs: []string{"h:6379"}, db: 5},
-		"redis://[::1]:7/":                    {addrs: []string{"[::1]:7"}},
-		"redis://[::1]":                       {addrs: []string{"[::1]:6379"}},
-		"rediss://u:p%40ss@h":                 {addrs: []string{"h:6379"}, user: "u", pass: "p@ss", tls: true},
-		"redis://:p@h":                        {addrs: []string{"h:6379"}, pass: "p"},
-		"redis+sentinel://a,b:1/m?db=2":       {addrs: []string{"a:26379", "b:1"}, master: "m", db: 2},
-		"rediss+sentinel://u:p@a/m":           {addrs: []string{"a:26379"}, master: "m", user: "u", pass: "p", tls: true},
-		"redis+cluster://a:1,b:2,c":           {addrs: []string{"a:1", "b:2", "c:6379"}, cluster: true},
-		"rediss+cluster://u:p@[::1]:1,[::2]/": {addrs: []string{"[::1]:1", "[::2]:6379"}, user: "u", pass: "p", tls: true, cluster: true},
+		"redis://h":                            {addrs: []string{"h:6379"}},
+		"REDIS://h:1/5":                        {addrs: []string{"h:1"}, db: 5},
+		"redis://h?db=5":                       {addrs: []string{"h:6379"}, db: 5},
+		"redis://[::1]:7/":                     {addrs: []string{"[::1]:7"}},
+		"redis://[::1]":                        {addrs: []string{"[::1]:6379"}},
+		"rediss://u:p%40ss@h":                  {addrs: []string{"h:6379"}, user: "u", pass: "p@ss", tls: true},
+		"redis://:p@h":                         {addrs: []string{"h:6379"}, pass: "p"},
+		"redis+sentinel://a,b:1/m?db=2":        {addrs: []string{"a:26379", "b:1"}, master: "m", db: 2},
+		"rediss+sentinel://u:p@a/m":            {addrs: []string{"a:26379"}, master: "m", user: "u", pass: "p", tls: true},
+		"redis://h?replicas=2":                 {addrs: []string{"h:6379"}, replicas: 2},
+		"redis+sentinel://a/m?replicas=1&db=3": {addrs: []string{"a:26379"}, master: "m", db: 3, replicas: 1},
+		"redis+cluster://a?replicas=100":       {addrs: []string{"a:6379"}, cluster: true, replicas: 100},
+		"redis+cluster://a:1,b:2,c":            {addrs: []string{"a:1", "b:2", "c:6379"}, cluster: true},
+		"rediss+cluster://u:p@[::1]:1,[::2]/":  {addrs: []string{"[::1]:1", "[::2]:6379"}, user: "u", pass: "p", tls: true, cluster: true},
 	} {
 		a, err := parseAddress(raw)
 		if err != nil {
@@ -38,7 +41,7 @@ func TestURLs(t *testing.T) {
 			continue
 		}
 		if !reflect.DeepEqual(o.Addrs, want.addrs) || o.Username != want.user || o.Password != want.pass ||
-			o.MasterName != want.master || o.DB != want.db || (o.TLSConfig != nil) != want.tls || o.IsClusterMode != want.cluster {
+			o.MasterName != want.master || o.DB != want.db || a.replicas != want.replicas || (o.TLSConfig != nil) != want.tls || o.IsClusterMode != want.cluster {
 			t.Errorf("%s: %+v", raw, o)
 		}
 		if !o.ContextTimeoutEnabled || o.ReadTimeout != time.Second/6 {
@@ -54,27 +57,6 @@ func TestURLs(t *testing.T) {
 	}
 	if _, err = parseAddress("file:///srv/sema?other"); err == nil {
 		t.Error("an unknown query was taken")
-	}
-}
-
-func TestReplicasInURLs(t *testing.T) {
-	for raw, want := range map[string]int{"redis://h": 0, "redis://h?replicas=2": 2, "redis+sentinel://a/m?replicas=1&db=3": 1, "redis+cluster://a?replicas=100": 100} {
-		a, err := parseAddress(raw)
-		if err == nil {
-			_, err = a.options(time.Second)
-		}
-		if err != nil || a.replicas != want {
-			t.Errorf("%s: %d, %v", raw, a.replicas, err)
-		}
-	}
-	for _, raw := range []string{"redis://h?replicas=", "redis://h?replicas=x", "redis://h?replicas=-1", "redis://h?replicas=101"} {
-		a, err := parseAddress(raw)
-		if err == nil {
-			_, err = a.options(time.Second)
-		}
-		if err == nil {
-			t.Errorf("%s: %d replicas", raw, a.replicas)
-		}
 	}
 }
 
