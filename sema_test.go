@@ -446,13 +446,13 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		if err := p.Release(); err != nil {
 			t.Error(err)
 		}
-		p = acquire(t, s)
+		p, o := acquire(t, s), operator(t, e)
 		expect.OK(t, s.Close())
 		of(sema.ErrLost, p.Err(), `sema: permit lost: closed: "x"`)
 		_ = e.Engine.Close()
 		_, err = other.State(t.Context())
 		of(sema.ErrClosed, err, `sema: closed: "x"`)
-		of(sema.ErrClosed, operator(t, e).Pause(t.Context()), `sema: closed: "x"`)
+		of(sema.ErrClosed, o.Pause(t.Context()), `sema: closed: "x"`)
 		_ = other.Close()
 	})
 }

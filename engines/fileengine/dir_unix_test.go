@@ -26,6 +26,7 @@ func mode(tb testing.TB, path string) fs.FileMode {
 }
 
 func TestRightsOfDirectoryAndFiles(t *testing.T) {
+	top := t.TempDir()
 	for umask, want := range map[int]struct {
 		options *Options
 		dir     fs.FileMode
@@ -34,9 +35,9 @@ func TestRightsOfDirectoryAndFiles(t *testing.T) {
 		0:     {nil, fs.ModeDir | 0o700, 0o600},
 		0o077: {&Options{Shared: true}, fs.ModeDir | fs.ModeSetgid | 0o770, 0o660},
 	} {
+		dir := filepath.Join(top, strconv.Itoa(umask), "b")
 		old := syscall.Umask(umask)
 		defer syscall.Umask(old)
-		dir := filepath.Join(t.TempDir(), "a", "b")
 		e, err := New(dir, want.options)
 		expect.OK(t, err)
 		defer e.Close()
