@@ -320,6 +320,10 @@ func TestOddNames(t *testing.T) {
 		for _, name := range []string{strings.Repeat("x", 256), "a\nb", "\xff", "a\u2028b"} {
 			h.want(400, "PUT", "/v1/semaphores/"+url.PathEscape(name)+"/permits/a", `{"limit":1}`)
 		}
+		for _, id := range []string{"%20", "%C2%A0", "a%E2%80%AEb", "a%E2%81%A6b"} { // they cannot be seen, or look like others
+			h.want(400, "PUT", "/v1/semaphores/x/permits/"+id, `{"limit":1}`)
+		}
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a%20b", `{"limit":1}`)
 		if names, err := h.engine.List(context.Background()); err != nil || slices.Contains(names, "passwd") {
 			t.Errorf("%v, %v", names, err)
 		}
