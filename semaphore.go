@@ -114,9 +114,9 @@ func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit)
 // ctx bounds the wait, and nothing else: the permit stays when it ends. Work
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
 // error is ErrBusy at once, or ErrEngine if the engine has not answered yet; it is ctx's
-// own error as well. A caller fails with a *BusyError
-// at once if the queue is too long for the deadline of ctx, or if Options.MaxWaiting callers are before it. A first attempt that does not reach the engine fails
-// after three seconds with ErrEngine, unless the engine lives and is only busy;
+// own error as well. A caller fails with a *BusyError at once if the queue, by the
+// pace of the last grants, is too long for the deadline of ctx, or if Options.MaxWaiting
+// callers are before it. A first attempt that does not reach the engine fails after three seconds with ErrEngine, unless the engine lives and is only busy;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
 // permit itself would keep from ending, by the limit or a pool, fails at once, with a *NestedError. On any error

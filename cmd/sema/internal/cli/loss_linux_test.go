@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -200,21 +201,29 @@ func TestKillMinusNineOfSemaWhileItsGuardIsStopped(t *testing.T) {
 	}
 }
 
-// Issue: the same when the whole process group is killed, and the command's
-// processes that left the group live on: the permit stays with them.
-func TestKillMinusNineOfTheWholeGroup(t *testing.T) {
-	t.Parallel()
-	url := fileURL(t)
-	j := start(t, url, "run", "killed", "--", "bash", "-c",
-		`setsid bash -c 'exec 9>"$LIFELINE"; echo ready; while :; do sleep 0.01; done' & wait`)
-	j.expect("ready")
-	expect.OK(t, syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL))
-	next := start(t, url, "run", "killed", "--", "echo", "mine")
-	next.expect("mine")
-	if !j.commandIsDead() {
-		t.Fatal("the next has started beside the old command")
+// Issue: the same when the whole process group is killed, in which the guard is not. If the guard is killed as well, the
+// command's processes live on, and the permit stays with them.
+func TestKillMinusNineOfSeveral(t *testing.T) {
+	for what, kill := range map[string]func(sema, guard int) error{
+		"the process group": func(sema, _ int) error { return syscall.Kill(-sema, syscall.SIGKILL) },
+		"sema and its guard": func(sema, guard int) error {
+			return errors.Join(syscall.Kill(sema, syscall.SIGSTOP), syscall.Kill(guard, syscall.SIGKILL), syscall.Kill(sema, syscall.SIGKILL))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url := fileURL(t)
+			j := start(t, url, "run", "killed", "--", "bash", "-c", `setsid bash -c 'exec 9>"$LIFELINE"; echo ready; sleep 2' & wait`)
+			j.expect("ready")
+			expect.OK(t, kill(j.cmd.Process.Pid, guardOf(t, j.cmd.Process.Pid)))
+			next := start(t, url, "run", "killed", "--", "echo", "mine")
+			next.expect("mine")
+			if !j.commandIsDead() {
+				t.Fatal("the next has started beside the old command")
+			}
+			next.exits(0)
+		})
 	}
-	next.exits(0)
 }
 
 // No command runs before its guard has left the process group: what kills the

@@ -187,26 +187,6 @@ func TestPingTellsRisks(t *testing.T) {
 	}
 }
 
-func TestPingCluster(t *testing.T) {
-	ofProcesses(t)
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	if is := ping(t, 0, "SEMA_URL="+c.URL()); is.Engine != "cluster" || len(is.in("ok")) != len(is.Checks) || is.Version == "" {
-		t.Errorf("%+v", is)
-	}
-	for i, node := range c.Nodes {
-		rights := documentedRights(t, "sema-cluster")
-		if i == 1 {
-			rights = append(rights, "-ssubscribe", "-spublish")
-		}
-		setUser(t, node.Client(), "sema-cluster", rights...)
-	}
-	missing := ping(t, 69, "SEMA_URL="+strings.Replace(c.URL(), "://", "://sema-cluster:secret@", 1)).in("missing")
-	if len(missing) != 1 || !strings.Contains(missing[0], c.Nodes[1].Addr()+": SPUBLISH, SSUBSCRIBE: ") || !strings.Contains(missing[0], " +spublish +ssubscribe;") {
-		t.Errorf("%q", missing)
-	}
-}
-
 func TestPingPostgres(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()
