@@ -122,7 +122,8 @@ export class Permit implements AsyncDisposable {
   readonly slot: number | null
   /** Aborted with a PermitLost when the permit is lost, by this process's own clock. Give it to fetch and the like. */
   readonly signal: AbortSignal
-  /** Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt. */
+  /** Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt.
+   * Throws Refused if n is no whole number from 0 on; the permit stays as it was. */
   used(pool: string, n: number): void
   /** Says with the release that nobody, in any process, is to begin before so many seconds have passed, ten minutes at the most. */
   retryAfter(seconds: number): void

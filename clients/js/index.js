@@ -282,6 +282,7 @@ export class Permit {
   }
 
   used(pool, n) {
+    if (!Number.isInteger(n) || n < 0 || n >= 2 ** 31) throw argument(`used ${pool}`, n, "a whole number, 0 to 2147483647")
     this.#says.used = { ...this.#says.used, [pool]: n }
   }
 

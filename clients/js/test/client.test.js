@@ -102,6 +102,7 @@ test("rates, settled, and a rest for all", async () => {
   const shared = client.semaphore(server.name, { limit: 9, pools: { tpm: "100/1h" } })
   const first = await shared.acquire({ take: { tpm: 100 } })
   assert.equal(await shared.tryAcquire({ take: { tpm: 1 } }), null)
+  for (const wrong of [-1, 12.5, NaN, null, undefined, "5", 2 ** 31]) assert.throws(() => first.used("tpm", wrong), (e) => e instanceof Refused && e.message.includes("used tpm"))
   first.used("tpm", 40)
   await first.release()
   const second = await shared.acquire({ take: { tpm: 60 } })

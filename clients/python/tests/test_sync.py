@@ -58,6 +58,16 @@ class Sync(Serving):
         self.assertEqual(len(logs.output), 1)
         self.assertIn("{'limit': 5}", logs.output[0])
 
+    def test_what_cannot_have_been_used_is_refused(self) -> None:
+        rated = self.client.semaphore(self.name, limit=3, pools={"tpm": "100/1h"})
+        with rated.acquire(take={"tpm": 100}) as permit:
+            for wrong in (-1, 12.7, None, "5", 2**31, True, float("nan")):
+                with self.assertRaisesRegex(Refused, "used tpm .*: want a whole number"):
+                    permit.used("tpm", wrong)  # type: ignore[arg-type]
+            permit.used("tpm", 40)
+        with rated.acquire(0, take={"tpm": 60}):
+            pass
+
     def test_a_key_as_a_text_has_no_slash(self) -> None:
         with self.assertRaisesRegex(Refused, r'\["acme","alice"\]') as refused:
             self.semaphore.acquire(key="acme/alice")

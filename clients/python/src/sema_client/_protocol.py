@@ -65,6 +65,12 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
+def amount(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError
+    return value
+
+
 def names(value: Any) -> list[str]:
     found = list(value)
     if not all(isinstance(name, str) for name in found):
@@ -218,8 +224,9 @@ class Shown:
         self._held = held
 
     def used(self, pool: str, n: int) -> None:
-        """Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt."""
-        self._held.says.setdefault("used", {})[pool] = n
+        """Says how much of a rate the work has used. It counts with the release: less than was taken comes back, more is a debt.
+        Raises Refused if n is no whole number from 0 on; the permit stays as it was."""
+        self._held.says.setdefault("used", {})[pool] = checked(f"used {pool}", n, amount, "a whole number, 0 to 2147483647")
 
     def retry_after(self, seconds: float) -> None:
         """Says with the release that nobody, in any process, is to begin before so many seconds have passed, ten minutes at
