@@ -65,7 +65,9 @@ func parseAmount(text string) (a Amount, err error) {
 	}
 	n, back, more := strings.Cut(amounts, "+")
 	a.N, err = strconv.Atoi(n)
-	if a.Back = a.N; more && err == nil {
+	if a.Back = a.N; strings.HasPrefix(back, "+") {
+		err = strconv.ErrSyntax
+	} else if more && err == nil {
 		a.Back, err = strconv.Atoi(back)
 	}
 	if err == nil {

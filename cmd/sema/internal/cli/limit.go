@@ -126,7 +126,7 @@ func (p *program) limitCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
   name, limit, pinned, caps (of keys of one name, of two, of three; 0: none;
-    zeros at the end are left out), pools (list of pool, limit, used, waiting, rate),
+    zeros at the end are left out), pools (as show has them),
     observed (as show has it; missing if the limit is enforced),
     previous (only with N, --caps or --pool: the limit before, null: none)
   with --key: name, key, held, waiting, cap (0: none), share, ruled (it has a cap

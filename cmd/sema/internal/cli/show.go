@@ -41,7 +41,9 @@ func (p *program) showCommand() *cobra.Command {
     three; 0: no such cap; zeros at the end are left out)
   adapting (missing if nobody finds the limit): min, max, bad (part of the time
     held that went badly in the last window, 0 to 1)
-  pools: list of pool, limit (0: an operator ended it), used, waiting
+  cooldown (missing if there is none): left_seconds, by (who said so)
+  pools: list of pool, limit (0: an operator ended it), used, waiting; of a rate
+    also rate, and next_seconds (until one more is back; missing if all are)
   observed (missing if the limit is enforced): grants, would_wait (so many of them
     would have waited), for_limit (those not for a cap or a pool alone), most (the
     most weight held at once), enough (the limit with which 99 % would not have

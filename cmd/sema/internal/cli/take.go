@@ -145,11 +145,17 @@ func capsFlag(cmd *cobra.Command, caps *sema.Caps, help string) {
 func poolsFlag(cmd *cobra.Command, pools *engine.Pools, name string, least int, help string) {
 	cmd.Flags().Var(&read{by: func(text string) (err error) {
 		all := strings.TrimPrefix(string(*pools)+","+text, ",")
+		example := "gpu=1,licence=2"
 		if *pools, err = engine.ParsePools(all, least); err == nil && text == "" {
 			err = errors.New("want amounts of pools")
+		} else if name == "take" && strings.ContainsAny(text, "/+") {
+			err = errors.New("want how much of each pool, and no rate")
+		}
+		if name != "take" {
+			example = "gpu=1,rpm=500/1m"
 		}
 		if err != nil {
-			return usage("--"+name+" gpu=1,licence=2", "--%s %s: %v", name, quote(printable(text, 60)), err)
+			return usage("--"+name+" "+example, "--%s %s: %v", name, quote(printable(text, 60)), err)
 		}
 		return nil
 	}}, name, help)
