@@ -102,6 +102,69 @@ var poolTests = []test{
 		e.busy(s, sema.Take("tpm", 1))
 		e.release(e.acquire(s, 1))
 	}},
+	{name: "a rate holds through cooldowns, changes and debts, and is not forgotten before it is back", run: func(e *env) {
+		later := func(d time.Duration) {
+			if e.store.Virtual {
+				time.Sleep(d)
+			}
+		}
+		begin := func(name string, there engine.Pools) (*semaphore, *operator) {
+			e.name += " " + name
+			return e.sem(9, pools(there)), e.operator()
+		}
+		used := func(s *semaphore, want int) {
+			e.Helper()
+			if p := e.poolState(s, "rpm"); p.Used != want {
+				e.Errorf("%+v, want %d used", p, want)
+			}
+		}
+		s, o := begin("changed in a cooldown", "rpm=5/10h")
+		p := e.acquire(s, 1, sema.Take("rpm", 5))
+		p.RetryAfter(10 * time.Minute)
+		e.release(p)
+		for _, pace := range []engine.Pools{"rpm=5/24h", "rpm=5/5h", "rpm=5/8h"} {
+			e.ok(o.Set(e.ctx(), sema.Rule{Pools: pace}))
+			used(s, 5)
+			later(time.Minute)
+		}
+		e.ok(o.Unpause(e.ctx()))
+		used(s, 5)
+		e.busy(s, sema.Take("rpm", 1))
+
+		s, _ = begin("given back in a cooldown", "rpm=5/1h")
+		p, other := e.acquire(s, 1, sema.Take("rpm", 5)), e.acquire(s, 1)
+		other.RetryAfter(10 * time.Minute)
+		e.release(other)
+		later(9 * time.Minute)
+		p.Used("rpm", 0)
+		e.release(p)
+		used(s, 0)
+
+		for _, end := range []engine.Pools{"rpm=0", "rpm=5"} {
+			s, o = begin("ends as "+string(end), "rpm=5/1h")
+			p = e.acquire(s, 1, sema.Take("rpm", 5))
+			e.ok(o.Set(e.ctx(), sema.Rule{Pools: end}))
+			e.ok(o.Set(e.ctx(), sema.Rule{Pools: "rpm=5/1h"}))
+			e.release(e.acquire(s, 1, sema.Take("rpm", 5)))
+			p.Used("rpm", 0)
+			e.release(p)
+			e.busy(s, sema.Take("rpm", 1)) // the permit had it of the pool that has ended
+		}
+
+		s, _ = begin("slower", "rpm=5/1m")
+		e.release(e.acquire(s, 1, sema.Take("rpm", 5)))
+		s = e.sem(9, pools("rpm=5/24h"))
+		e.release(e.acquire(s, 1))
+		later(time.Hour)
+		used(s, 5)
+
+		s, _ = begin("in debt", "rpm=1/24h")
+		p = e.acquire(s, 1, sema.Take("rpm", 1))
+		p.Used("rpm", engine.MaxLimit)
+		e.release(p)
+		e.busy(s, sema.Take("rpm", 1))
+		e.release(e.acquire(s, 9))
+	}},
 	{name: "all that is taken is taken at once, or nothing", run: func(e *env) {
 		s := e.sem(9, pools("db=2,gpu=1"))
 		gpu := e.acquire(s, 1, sema.Take("gpu", 1))

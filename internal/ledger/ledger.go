@@ -262,7 +262,9 @@ func (l *Ledger) carryOut(now int64, who *engine.Client, r *protocol.Request) pr
 	case protocol.Pause:
 		return l.mark(now, &l.paused, true)
 	case protocol.Unpause:
-		l.delay(now, -max(0, l.cooldown-now))
+		if l.cooldown > 0 {
+			l.delay(now, now-l.cooldown)
+		}
 		l.cooldown = 0
 		return l.mark(now, &l.paused, false)
 	case protocol.Cooldown:

@@ -109,22 +109,24 @@ func (l *Ledger) setPools(all engine.Pools) {
 	}
 	l.nameKeys()
 	l.limited = true
-	l.keys.setPools(l.now, all)
+	l.keys.setPools(l.resumes(l.now), all)
+	l.rememberRates(l.now)
 }
 
 // setPools changes what there is.
-func (ks *tree) setPools(now int64, all engine.Pools) {
+func (ks *tree) setPools(resumes float64, all engine.Pools) {
 	ks.amounts, ks.rated = all, false
 	for _, name := range slices.Collect(maps.Keys(ks.pools)) {
 		if p := ks.pools[name]; all.Of(name) == 0 {
-			*p = pool{used: p.used, reserved: p.reserved, awaited: p.awaited}
+			p.limit = 0
+			p.setRate(resumes, engine.Amount{})
 			ks.forgetPool(name)
 		}
 	}
 	for name, n := range all.All() {
 		p := ks.pool(name)
 		p.limit = n
-		p.setRate(now, all.Amount(name))
+		p.setRate(resumes, all.Amount(name))
 		ks.rated = ks.rated || p.unit > 0
 	}
 }

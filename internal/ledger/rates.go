@@ -14,17 +14,26 @@ func (p *pool) out(now int64) int {
 	return int(math.Ceil(max(0, p.full-float64(now)) / p.unit))
 }
 
+// century bounds how far ahead a rate is used up, in microseconds: no more than that of a debt is remembered.
+const century = 100 * 365.25 * 24 * 3600 * 1e6
+
+// resumes is when rates come back again: now, or at the end of a cooldown.
+func (l *Ledger) resumes(now int64) float64 { return float64(max(now, l.cooldown)) }
+
 // setRate makes a pool a rate, or changes how fast it comes back, or makes it a pool that does not. What has not come back yet stays
-// as many units as it was.
-func (p *pool) setRate(now int64, a engine.Amount) {
-	if a.Per == 0 {
-		p.unit, p.full, p.given = 0, 0, 0
-		return
+// as many units as it was. What permits have taken until now is not given back, also if the pool becomes a rate again.
+func (p *pool) setRate(resumes float64, a engine.Amount) {
+	unit := 0.0
+	if a.Per > 0 {
+		unit = float64(a.Per.Microseconds()) / float64(a.Back)
 	}
-	unit := float64(a.Per.Microseconds()) / float64(a.Back)
-	if p.unit > 0 && p.unit != unit {
-		p.given = max(p.given, p.full+p.given-float64(now)) // what permits have taken until now is not given back
-		p.full = float64(now) + max(0, p.full-float64(now))/p.unit*unit
+	if p.full > 0 && p.unit != unit {
+		p.given = max(p.given, p.full+p.given-resumes)
+		left := 0.0
+		if p.unit > 0 {
+			left = max(0, p.full-resumes) / p.unit * unit
+		}
+		p.full = resumes + min(left, century)
 	}
 	p.unit = unit
 }
@@ -65,7 +74,7 @@ func (l *Ledger) spend(now int64, h *holder) {
 	for name, n := range h.takes.All() {
 		until, p := 0.0, l.keys.pools[name]
 		if p.unit > 0 {
-			p.full = sum(max(p.full, float64(now)), float64(n)*p.unit)
+			p.full = sum(l.resumes(now), p.full, float64(n)*p.unit)
 			l.remember(now, micros(int64(p.full)-now))
 			until, rates = p.full+p.given, true
 		}
@@ -79,22 +88,38 @@ func (l *Ledger) spend(now int64, h *holder) {
 	}
 }
 
-// sum rounds up: a number holds quarters of microseconds since 1970, and each permit would give away what is rounded down.
-func sum(full, more float64) float64 {
+// sum is when all is back after more was taken. It rounds up: a number holds quarters of microseconds since 1970, and each permit
+// would give away what is rounded down.
+func sum(resumes, full, more float64) float64 {
+	full = max(full, resumes)
 	is := full + more
 	if is-full < more {
 		is += 0.5
 	}
-	return is
+	return min(is, resumes+century)
 }
 
-// delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
+// delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay. What permits have
+// taken counts as their own for as much longer.
 func (l *Ledger) delay(now, lasts int64) {
 	for _, p := range l.keys.pools {
-		if p.unit > 0 {
-			p.full = max(p.full, float64(now)) + float64(lasts)
-			l.remember(now, micros(int64(p.full)-now))
+		if p.unit > 0 || p.full > 0 {
+			p.full, p.given = max(p.full, float64(now))+float64(lasts), p.given-float64(lasts)
 		}
+	}
+	l.rememberRates(now)
+}
+
+// rememberRates keeps the limit known until all of the rates is back.
+func (l *Ledger) rememberRates(now int64) {
+	last := float64(now)
+	for _, p := range l.keys.pools {
+		if p.unit > 0 {
+			last = max(last, p.full)
+		}
+	}
+	if last > float64(now) {
+		l.remember(now, micros(int64(last)-now))
 	}
 }
 
@@ -111,10 +136,10 @@ func (l *Ledger) settle(now int64, h *holder, used engine.Pools) {
 		if m, told := used.Has(name); told && p.unit > 0 && spent[i] > 0 {
 			more := float64(m-n) * p.unit
 			if more < 0 {
-				more = -max(0, min(-more, spent[i]-p.given-float64(now)))
+				more = -max(0, min(-more, spent[i]-p.given-l.resumes(now)))
 				p.given -= more
 			}
-			p.full = sum(max(p.full, float64(now)), more)
+			p.full = sum(l.resumes(now), p.full, more)
 			l.remember(now, micros(int64(p.full)-now))
 		}
 		i++

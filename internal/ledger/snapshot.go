@@ -31,7 +31,7 @@ type Snapshot struct {
 	Keyed bool // whether it tells keys apart, and what it knows of them
 	Caps  engine.Caps
 	Pools engine.Pools
-	Rates map[string]Rate         // of those that are rates, and not all there
+	Rates map[string]Rate         // of those that are rates, or were while permits held some
 	Spent map[engine.ID][]float64 // by holder: of each pool that it takes, until when a rate counts as its own
 	Due   int64                   // when time will have brought what some ticket waits for; 0: none waits for that alone
 	Time  int64                   // virtual
@@ -157,6 +157,9 @@ func Load(s Snapshot) *Ledger {
 			l.fences = map[string]fence{}
 		}
 		l.fences[client] = fence{uint64(f[0]), f[1]}
+	}
+	for name := range s.Rates {
+		l.keys.forgetPool(name) // Redis may still have one whose permits are gone
 	}
 	l.keepers, l.reports, l.auto = maps.Clone(s.Keepers), maps.Clone(s.Reports), s.Auto
 	return l

@@ -50,7 +50,7 @@ var planted = []struct {
 	{"rates come back in a cooldown", ledgerFile, "l.delay(now, end-max(now, l.cooldown))", "_ = end", false},
 	{"nobody is told of the end of a cooldown", ledgerFile, "end = earlier(l.cooldown, l.due)", "end = l.due", false},
 	{"permits pass on in a cooldown", "internal/ledger/keep.go", "l.observed != nil || l.halted()", "l.observed != nil || l.paused", false},
-	{"all that was not used of a rate comes back", ratesFile, "more = -max(0, min(-more, spent[i]-p.given-float64(now)))", "_ = now", false},
+	{"all that was not used of a rate comes back", ratesFile, "more = -max(0, min(-more, spent[i]-p.given-l.resumes(now)))", "_ = now", false},
 	{"a release gives back what it took of a rate", poolsFile, "l.keys.pool(name).used += sign * n", "if p := l.keys.pool(name); sign < 0 {\n\t\t\tp.full -= float64(n) * p.unit\n\t\t}\n\t\tl.keys.pool(name).used += sign * n", false},
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
 	{"permits that take of a rate pass on", keepFile, "(c.target.Takes == \"\" || !k.rated(c.target.Takes))", "true", false},

@@ -45,6 +45,8 @@ func (k *checker) rates(before *view, c protocol.Call, reply protocol.Reply, gra
 		}
 		if was, is := before.Pools.Amount(pool), l.Pools.Amount(pool); was != is && l.Limit > 0 && !slices.ContainsFunc(c.Requests, named) {
 			k.w.fail("rate: there was %s=%v, and nobody made it %v", pool, was, is)
+		} else if was != is && was.Per > 0 && is.Per > 0 && len(c.Requests) == 1 && l.units(pool, max(now, before.Cooldown)) < before.units(pool, max(now, before.Cooldown))-1e-3 {
+			k.w.fail("rate: %s=%v became %v, and some are back at once", pool, was, is)
 		}
 	}
 	since := map[string]int64{}

@@ -81,7 +81,9 @@ func see(s ledger.Snapshot, now int64) *view {
 		}
 	}
 	for pool := range s.Rates {
-		v.taken[pool] = v.missing(pool, now)
+		if v.rate(pool) {
+			v.taken[pool] = v.missing(pool, now)
+		}
 	}
 	for i := range s.Waiters {
 		set, t := s.Waiters[i].Takes.Names(), v.leaf(s.Waiters[i].Key)
@@ -119,12 +121,15 @@ func (v *view) rated() bool {
 }
 
 // missing is how much of a rate has not come back at a time.
-func (v *view) missing(pool string, now int64) int {
+func (v *view) missing(pool string, now int64) int { return int(math.Ceil(v.units(pool, now))) }
+
+// units is the same, with fractions.
+func (v *view) units(pool string, now int64) float64 {
 	a := v.Pools.Amount(pool)
 	if a.Per == 0 {
 		return 0
 	}
-	return int(math.Ceil(max(0, v.Rates[pool].Full-float64(now)) / (float64(a.Per.Microseconds()) / float64(a.Back))))
+	return max(0, v.Rates[pool].Full-float64(now)) / (float64(a.Per.Microseconds()) / float64(a.Back))
 }
 
 // takesOf is what a permit or ticket takes of pools.

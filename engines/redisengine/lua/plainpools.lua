@@ -15,12 +15,13 @@ local function change(keyed, takes, sign, keep)
   for pool, n in string.gmatch(takes, '([^=,]+)=(%d+)') do
     local amount = amounts[pool]
     n = tonumber(n)
+    if sign < 0 and rates ~= '' and not string.find(',' .. there, ',' .. pool .. '=', 1, true) then return nil end -- it ended: the rules forget it
     if sign > 0 then
       local one = amount and unit(amount[1], amount[2])
       local is = one and math.max(full[pool] or 0, now)
       if not amount or n > amount[1] - (one and math.ceil((is - now) / one) or uses[pool] or 0) then return nil end
       if one then
-        full[pool], given[pool], rated = sum(is, n * one), given[pool] or 0, true
+        full[pool], given[pool], rated = sum(now, is, n * one), given[pool] or 0, true
         if keep < math.floor(full[pool]) + IDLE then return nil end
       end
       spent[#spent + 1] = string.format('%.17g', one and full[pool] + given[pool] or 0)

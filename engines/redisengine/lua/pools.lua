@@ -250,7 +250,7 @@ end
 R.use_pools = function(s, k, weight, takes)
   s.pools = s.pools or {}
   for _, pool, n in R.amounts(takes) do
-    local p = s.pools[pool] or {limit = 0, used = 0, reserved = 0}
+    local p = s.pools[pool] or {limit = 0, used = 0, reserved = 0, full = 0, given = 0}
     p.used = p.used + (weight < 0 and -n or n)
     s.pools[pool] = (p.limit > 0 or p.used > 0) and p or nil
     local key = k
@@ -309,16 +309,21 @@ R.set_pools = function(s, there)
   if there == (s.there or '') then return end
   if s.only then R.name_keys(s) end
   s.there, s.limited, s.settled, s.pools = there, true, false, s.pools or {}
-  local was = s.pools
+  local was, amounts = s.pools, {}
   s.pools, s.rated = {}, false
-  for pool, p in pairs(was) do
-    if p.used > 0 then s.pools[pool] = {limit = 0, used = p.used, reserved = p.reserved, awaited = p.awaited} end
-  end
   for pool, n, rate in R.rates(there) do
-    local p = s.pools[pool] or {used = 0, reserved = 0}
-    p.limit, s.pools[pool] = n, p
-    R.set_rate(s, p, was[pool], R.unit(n, rate))
+    amounts[pool] = n
+    s.pools[pool] = was[pool] or {used = 0, reserved = 0, full = 0, given = 0}
+    R.set_rate(s, s.pools[pool], R.unit(n, rate))
   end
+  for pool, p in pairs(was) do
+    if not amounts[pool] and p.used > 0 then
+      s.pools[pool] = p
+      R.set_rate(s, p, nil)
+    end
+  end
+  for pool, p in pairs(s.pools) do p.limit = amounts[pool] or 0 end
+  R.remember_rates(s)
 end
 
 -- changed_pools returns the pools after a change of some, of which 0 ends one; nil if there would be too many.
@@ -349,14 +354,14 @@ R.read_pools = function(s, text)
   s.rated = string.find(there, '/', 1, true) ~= nil
   for pool, n, rate in R.rates(there) do
     local unit = rate ~= '' and R.unit(n, rate) or nil
-    s.pools[pool] = {limit = n, used = 0, reserved = 0, unit = unit, full = unit and 0, given = unit and 0}
+    s.pools[pool] = {limit = n, used = 0, reserved = 0, unit = unit, full = 0, given = 0}
+  end
+  for _, pool, n in R.amounts(used) do
+    s.pools[pool] = s.pools[pool] or {limit = 0, reserved = 0, full = 0, given = 0}
+    s.pools[pool].used = n
   end
   for pool, full, given in string.gmatch(rates, '([^=,]+)=(%S+) ([^,]+)') do
     s.pools[pool].full, s.pools[pool].given = tonumber(full), tonumber(given)
-  end
-  for _, pool, n in R.amounts(used) do
-    s.pools[pool] = s.pools[pool] or {limit = 0, reserved = 0}
-    s.pools[pool].used = n
   end
   for set, n in string.gmatch(sets, '([^=;]+)=(%d+)') do
     s.sets[#s.sets + 1], s.waiting[set] = set, tonumber(n)
@@ -368,7 +373,7 @@ R.pools_text = function(s)
   local used, sets, rates = {}, {}, {}
   for pool, p in pairs(s.pools) do
     if p.used > 0 then used[#used + 1] = pool .. '=' .. string.format('%.0f', p.used) end
-    if p.unit and p.full > 0 then rates[#rates + 1] = string.format('%s=%.17g %.17g', pool, p.full, p.given) end
+    if p.full > 0 and p.limit + p.used > 0 then rates[#rates + 1] = string.format('%s=%.17g %.17g', pool, p.full, p.given) end
   end
   for set, n in pairs(s.waiting) do
     if n > 0 then sets[#sets + 1] = set .. '=' .. n end

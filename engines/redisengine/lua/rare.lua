@@ -131,7 +131,7 @@ R.mark = function(s, q)
     s.paused, s.persist = true, true
   else
     if s.paused then s.paused, s.extended = false, true end
-    if s.rated and s.cooldown then R.delay(s, s.now - s.cooldown) end
+    if s.pools and s.cooldown then R.delay(s, s.now - s.cooldown) end
     s.cooldown, s.settled = nil, false
   end
   R.remember(s, 0)
@@ -143,7 +143,7 @@ R.cool = function(s, q)
   R.act(s)
   local lasts = math.min(q.lease, MAX_COOLDOWN)
   if s.now + lasts > (s.cooldown or s.now) then
-    if s.rated then R.delay(s, s.now + lasts - (s.cooldown or s.now)) end
+    if s.pools then R.delay(s, s.now + lasts - (s.cooldown or s.now)) end
     s.cooldown, s.cooled_by = s.now + lasts, q.who
     R.remember(s, lasts)
   end

@@ -20,18 +20,19 @@ R.out = function(s, p)
   return math.ceil(math.max(0, p.full - s.now) / p.unit)
 end
 
--- set_rate makes a pool a rate of which one takes unit to come back; nil: it is no rate. What has not come back yet of the pool as it was
--- stays as many units as it was.
-R.set_rate = function(s, p, was, unit)
-  p.unit = unit
-  if not unit then return end
-  s.rated, p.full, p.given = true, 0, 0
-  if not was or not was.unit then return end
-  p.full, p.given = was.full, was.given
-  if was.unit ~= unit then
-    p.given = math.max(p.given, p.full + p.given - s.now) -- what permits have taken until now is not given back
-    p.full = s.now + math.max(0, p.full - s.now) / was.unit * unit
+-- resumes returns when rates come back again: now, or at the end of a cooldown.
+R.resumes = function(s) return math.max(s.now, s.cooldown or 0) end
+
+-- set_rate makes a pool a rate of which one takes unit to come back; nil: it is no rate. What has not come back yet stays
+-- as many units as it was. What permits have taken until now is not given back, also if the pool becomes a rate again.
+R.set_rate = function(s, p, unit)
+  if p.full > 0 and p.unit ~= unit then
+    local resumes, left = R.resumes(s), 0
+    p.given = math.max(p.given, p.full + p.given - resumes)
+    if p.unit then left = math.max(0, p.full - resumes) / p.unit * (unit or 0) end
+    p.full = resumes + math.min(left, CENTURY)
   end
+  p.unit, s.rated = unit, s.rated or unit ~= nil
 end
 
 -- lacks reports whether time alone brings all that a demand lacks, and when the first rate that it lacks will be back: from then on
@@ -57,7 +58,7 @@ R.spend = function(s, id, takes)
   for _, pool, n in R.amounts(takes) do
     local p = s.pools[pool]
     if p.unit then
-      p.full, rates = R.sum(math.max(p.full, s.now), n * p.unit), true
+      p.full, rates = R.sum(R.resumes(s), p.full, n * p.unit), true
       R.remember(s, math.floor(p.full) - s.now)
     end
     spent[#spent + 1] = string.format('%.17g', p.unit and p.full + p.given or 0)
@@ -65,14 +66,24 @@ R.spend = function(s, id, takes)
   s.spent[id] = rates and table.concat(spent, ' ') or nil
 end
 
--- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay.
+-- delay lets nothing of rates come back for as long as that; below 0, it takes back that much of an earlier delay. What permits have
+-- taken counts as their own for as much longer.
 R.delay = function(s, lasts)
-  for _, p in pairs(s.pools) do
-    if p.unit then
-      p.full = math.max(p.full, s.now) + lasts
-      R.remember(s, math.floor(p.full) - s.now)
+  for _, p in pairs(s.pools or {}) do
+    if p.unit or p.full > 0 then
+      p.full, p.given = math.max(p.full, s.now) + lasts, p.given - lasts
     end
   end
+  R.remember_rates(s)
+end
+
+-- remember_rates keeps the semaphore's keys until all of the rates is back.
+R.remember_rates = function(s)
+  local last = s.now
+  for _, p in pairs(s.pools or {}) do
+    if p.unit then last = math.max(last, p.full) end
+  end
+  if last > s.now then R.remember(s, math.floor(last) - s.now) end
 end
 
 -- settle_rates counts the use of rates in place of the amounts that a permit has taken. More than was taken is a debt. Less comes back at once,
@@ -85,10 +96,10 @@ R.settle_rates = function(s, id, used)
     if told[pool] and p.unit and own > 0 then
       local more = (told[pool] - n) * p.unit
       if more < 0 then
-        more = -math.max(0, math.min(-more, own - p.given - s.now))
+        more = -math.max(0, math.min(-more, own - p.given - R.resumes(s)))
         p.given = p.given - more
       end
-      p.full = R.sum(math.max(p.full, s.now), more)
+      p.full = R.sum(R.resumes(s), p.full, more)
       R.remember(s, math.floor(p.full) - s.now)
     end
   end
