@@ -215,38 +215,6 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
-func TestCluster(t *testing.T) {
-	ofProcesses(t)
-	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if code, output := run(t, "SEMA_URL="+c.URL(), "run", name, "--", "echo", "mine"); code != 0 || output != "mine\n" {
-			t.Errorf("exit code %d: %s", code, output)
-		}
-	}
-	if code, output := run(t, "SEMA_URL="+c.URL(), "ls"); code != 0 || strings.Count(output, "\n") != 5 {
-		t.Errorf("exit code %d: %s", code, output)
-	}
-	// One node alone, asked as if it were all there is.
-	if code, output := run(t, "SEMA_URL="+c.Nodes[0].URL(), "run", "a", "--", "true"); code != 0 && (code != 69 || !strings.Contains(output, "redis+cluster://")) {
-		t.Errorf("exit code %d: %s", code, output)
-	}
-	if is := ping(t, 0, "SEMA_URL="+c.URL()); is.Engine != "cluster" || len(is.in("ok")) != len(is.Checks) || is.Version == "" {
-		t.Errorf("%+v", is)
-	}
-	for i, node := range c.Nodes {
-		rights := documentedRights(t, "sema-cluster")
-		if i == 1 {
-			rights = append(rights, "-ssubscribe", "-spublish")
-		}
-		setUser(t, node.Client(), "sema-cluster", rights...)
-	}
-	missing := ping(t, 69, "SEMA_URL="+strings.Replace(c.URL(), "://", "://sema-cluster:secret@", 1)).in("missing")
-	if len(missing) != 1 || !strings.Contains(missing[0], c.Nodes[1].Addr()+": SPUBLISH, SSUBSCRIBE: ") || !strings.Contains(missing[0], " +spublish +ssubscribe;") {
-		t.Errorf("%q", missing)
-	}
-}
-
 // What a command suggests is about the engine that the command was about.
 func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
 	t.Parallel()
