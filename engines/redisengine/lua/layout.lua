@@ -205,6 +205,7 @@ local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 local MAX_BUDGET = 32
 local MAX_ENDS = 128 -- leases that one step ends
 local MAX_TOLD = 128 -- keepers that one step recalls
+local CENTURY = 3155760000000000 -- how far ahead a rate can be used up, in microseconds
 local MAX_SWEPT = 128 -- blocked classes that one step looks at after the caps of keys have changed
 local MAX_SETS = 16 -- sets of pools that wait
 local SETS_PER_COST = 4 -- for so many of them a ticket costs one more of the budget: the classes of each set are put into their lists again

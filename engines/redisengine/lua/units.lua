@@ -8,9 +8,6 @@ local function unit(n, rate)
   return per * (name == 'ms' and 1000 or name == 's' and 1000000 or name == 'm' and 60000000 or 3600000000) / (tonumber(back) or n)
 end
 
--- CENTURY bounds how far ahead a rate is used up, in microseconds.
-local CENTURY = 100 * 365.25 * 24 * 3600 * 1e6
-
 -- sum returns when all is back after more was taken. It rounds up: a number holds quarters of microseconds since 1970, and each permit
 -- would give away what is rounded down. resumes is now, or the end of a cooldown.
 local function sum(resumes, full, more)
