@@ -414,7 +414,7 @@ var poolTests = []test{
 		}
 		_, err := s.Acquire(e.ctx(), sema.For(strings.Repeat("k", 250)), sema.Take("gpu", 1))
 		e.bad("a long key", err, "key")
-		for _, text := range []engine.Pools{"gpu", "gpu=x", "gpu=0", "gpu=-1", "gpu=1,gpu=2", "=1", "a b=1", ",", "gpu=1,", "gpu=2147483648"} {
+		for _, text := range []engine.Pools{"gpu", "gpu=x", "gpu=0", "gpu=-1", "gpu=1,gpu=2", "=1", "a b=1", ",", "gpu=1,", "gpu=2147483648", "rpm=5++5/1m", "rpm=+5/1m"} {
 			_, err := sema.New(e.client(), e.name, 3, pools(text))
 			e.bad(fmt.Sprintf("%q", text), err, "")
 		}

@@ -110,7 +110,7 @@ local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- a longer value has a tail
 
 -- KEYED, of all keys together. With pools there follow the amounts that there are, a zero, those in use, a zero, and the sets
 -- that wait with their tickets: "gpu=3;gpu,licence=1". With rates a zero, and when all are back, and how much time permits have
--- given back: "rpm=1.7e15 0,tpm=1.7e15 250".
+-- given back: "rpm=1.7e15 0,tpm=1.7e15 250"; also of those that were rates while permits held some.
 --   d d d  the caps of keys without a rule, by depth; 0: none
 --   d   time: virtual, among the keys below the root
 --   d   seq: the last one given

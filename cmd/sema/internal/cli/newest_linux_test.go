@@ -201,4 +201,5 @@ func TestNote(t *testing.T) {
 	j.exits(0)
 	repeats.exits(0)
 	start(t, url, "run", "--note=-1s", "note", "--", "true").exits(64)
+	start(t, url, "run", "--pools=rpm=5/1m", "--take=rpm=3/1m", "note", "--", "true").exits(64) // a rate is not taken, but some of it
 }
