@@ -85,6 +85,19 @@ var poolTests = []test{
 		e.ok(operator.Set(e.ctx(), sema.Rule{Pools: "rpm=1/10ms"}))
 		e.release(e.permit(w))
 	}},
+	{name: "a full key serves its callers of different pools in turn", atOnce: true, run: func(e *env) {
+		plain, gpu, rpm := sema.For("acme"), sema.Take("gpu", 1), sema.Take("rpm", 1)
+		s, other := e.sem(9, &sema.Options{Caps: sema.Caps{1}, Pools: "gpu=9,rpm=1/300ms"}), e.sem(9, &sema.Options{Caps: sema.Caps{1}, Pools: "gpu=9,rpm=1/300ms"})
+		held := e.acquire(s, 1, plain)
+		one, first, two := e.queue(s, 1, plain), e.queue(s, 1, plain, gpu), e.queue(s, 1, plain)
+		e.release(held) // of one process: it passes none on beside them
+		e.inOrder([]*waiter{one, first, two})
+		held = e.acquire(s, 1, plain)
+		e.release(e.acquire(other, 1, sema.For("beta"), rpm)) // what comes back of the rate is for acme, though it is full
+		rated, next := e.queue(other, 1, plain, rpm), e.queue(s, 1, plain)
+		e.release(held)
+		e.inOrder([]*waiter{rated, next})
+	}},
 	{name: "what was not used of a rate comes back with the release", run: func(e *env) {
 		s := e.sem(9, pools("tpm=100/1h"))
 		p := e.acquire(s, 1, sema.Take("tpm", 100))

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"sema/engine"
@@ -35,6 +37,7 @@ type lines struct {
 	plain  line                      // of the zero target
 	others map[protocol.Target]*line // that have callers, or claims
 	lists  [2][]*line
+	halted time.Duration // callers that came before it have waited through a pause or a cooldown
 }
 
 // The lists of lines: busy ones have callers, and some callers of those behind have no
@@ -83,6 +86,12 @@ func (ls *lines) change(c *claim, weight, tickets int) {
 
 // busy are the lines with callers.
 func (ls *lines) busy() []*line { return ls.lists[busy] }
+
+// waitBeside reports whether callers of another target wait whose keys begin with the same name.
+func (ls *lines) waitBeside(t protocol.Target) bool {
+	name := func(k engine.Key) string { first, _, _ := strings.Cut(string(k), engine.KeySeparator); return first }
+	return slices.ContainsFunc(ls.busy(), func(l *line) bool { return l.target != t && name(l.target.Key) == name(t.Key) })
+}
 
 // list puts a line on a list, or takes it off.
 func (ls *lines) list(which int, l *line, in bool) {

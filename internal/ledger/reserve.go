@@ -14,14 +14,16 @@ type round struct {
 }
 
 // reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited.
-// If time alone brings all that the ticket lacks, only rates are kept free for it. Others use the rest until then.
+// If time alone brings all that the ticket lacks, only rates and places of its own keys are kept free for it. Others use the rest until
+// then. Without the places, callers of the same key that want no rate could have them all whenever the rate is back.
 func (l *Ledger) reserve(t *ticket) {
 	leaf := t.key.leaf()
 	timed, due := l.lacks(&t.demand)
+	for k := range leaf.path() {
+		k.reserved += t.weight
+	}
 	if !timed {
-		for k := leaf; k != nil; k = k.up {
-			k.reserved += t.weight
-		}
+		l.keys.root.reserved += t.weight
 	}
 	if due > 0 && (l.round.due == 0 || due < l.round.due) {
 		l.round.due = due

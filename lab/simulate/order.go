@@ -83,6 +83,11 @@ func (k *checker) passed(c *caller) {
 	if n.plan.unfair || n.faulty > c.came {
 		return
 	}
+	for _, o := range n.callers {
+		if o.Target != c.Target && o.Key.First(1) == c.Key.First(1) && o.State() == client.Waiting {
+			w.fail("order: %v is passed on, and %v waits beside it for the same key", id, o.Target)
+		}
+	}
 	k.beside(c)
 	if other := k.passedOver(c); other != nil {
 		if k.uninformed(n, other) {

@@ -407,7 +407,7 @@ func (p *round) ready(silent func(engine.ID) bool) *class {
 				p.taken[pool] += n
 			}
 		}
-		for n := leaf.tenant; n != nil && !timeAlone; n = n.up {
+		for n := leaf.tenant; n != nil && (!timeAlone || n.up != nil); n = n.up {
 			p.kept[n] += t.ID.Weight
 		}
 	}

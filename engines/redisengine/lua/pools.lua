@@ -167,20 +167,17 @@ R.other_sets_ahead = function(s, k)
 end
 
 -- reserve keeps free for a ticket all that it wants, until the round ends. A pool that has too little for it is awaited. If time
--- alone brings all that the ticket lacks, only rates are kept free for it: meanwhile others use the rest.
+-- alone brings all that the ticket lacks, only rates and places of its own keys are kept free for it: meanwhile others use the rest.
 R.reserve = function(s, k, weight, takes)
   local timed, due = false, math.huge
   if s.rated then timed, due = R.lacks(s, weight, takes) end
   s.round = s.round or {leaves = {}, revisit = {}, due = math.huge}
   s.round.leaves[#s.round.leaves + 1] = k.of
   s.round.due = math.min(s.round.due, due)
-  if not timed then
-    s.reserved = s.reserved + weight
-    local n = k.of
-    while n do
-      n.reserved = n.reserved + weight
-      n = n.up
-    end
+  if not timed then s.reserved = s.reserved + weight end
+  local n = k.of
+  while n do
+    n.reserved, n = n.reserved + weight, n.up
   end
   for _, pool, amount in R.amounts(takes) do
     local p = s.pools[pool]
