@@ -210,12 +210,23 @@ func TestALoneCallerIsNeverRefused(t *testing.T) {
 	})
 }
 
-// An estimate is forgotten when nobody has been served for longer than it says, and adapts.
+// An estimate is forgotten when nobody has been served for longer than it says, and learns nothing of a pause.
 func TestAnOldEstimateRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, memengine.New(), nil)
+		e := memengine.New()
+		c := newCrowd(t, e, nil)
 		c.come(4, "")
 		c.settle(4, 4)
+		o := operator(t, e)
+		expect.OK(t, o.Pause(t.Context()))
+		c.come(3, "")
+		time.Sleep(time.Minute) // it says nothing of how long a wait takes without a pause
+		expect.OK(t, o.Unpause(t.Context()))
+		c.settle(1, 1)
+		if _, refused := c.refused("", 5*time.Second); refused {
+			t.Error("one wait of a second is before it, and it is refused")
+		}
+		c.settle(3, 3)
 		p := acquire(t, c.s) // and works for a long time
 		c.come(4, "")
 		if _, refused := c.refused("", 3*time.Second); !refused {
@@ -236,12 +247,7 @@ func TestAnOldEstimateRefusesNobody(t *testing.T) {
 func TestAStallIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		open := func() *sema.Semaphore {
-			s, err := sema.New(e, "x", 1, nil)
-			expect.OK(t, err)
-			return s
-		}
-		other, s := open(), open()
+		other, s := newCrowd(t, e, nil).s, newCrowd(t, e, nil).s
 		p := acquire(t, other)
 		waited := make(chan *sema.Permit)
 		go func() { waited <- acquire(t, s) }()

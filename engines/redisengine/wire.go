@@ -256,6 +256,7 @@ const (
 	recordSize = 29
 
 	keepMark        = 1
+	haltedMark      = 2
 	unreachableMark = 4
 	recalledMark    = 8
 	roomMark        = 16
@@ -280,7 +281,7 @@ func decode(text string, requests int) (protocol.Reply, error) {
 	reply := protocol.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
 	reply.Keep, reply.Unreachable, reply.Recalled, reply.Room = marks&keepMark != 0, marks&unreachableMark != 0, marks&recalledMark != 0, marks&roomMark != 0
-	reply.Watched = marks&watchedMark != 0
+	reply.Watched, reply.Halted = marks&watchedMark != 0, marks&haltedMark != 0
 	text = text[headSize:]
 	if marks&capsMark != 0 {
 		if len(text) < 8*len(reply.Caps) {

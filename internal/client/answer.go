@@ -33,6 +33,9 @@ func (m *Machine) Answer(now time.Duration, reply protocol.Reply) {
 	if reply.Limit != 0 {
 		m.watched = reply.Watched
 	}
+	if reply.Halted {
+		m.lines.halted = now + 1
+	}
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.Caps != m.caps || reply.Pools != m.pools) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()

@@ -100,14 +100,15 @@ func (l *line) place(c *claim, ahead int) {
 }
 
 // served takes in that a caller in line is granted its permit. Callers that gave up while it
-// waited do not count: they say nothing of how often the line is granted something.
+// waited do not count: they say nothing of how often the line is granted something. Neither does one that
+// waited through a pause or a cooldown.
 func (ls *lines) served(now time.Duration, a *Acquisition) {
 	if !a.waiting {
 		return
 	}
 	l := ls.of(a.Target)
 	l.served += a.weight
-	if a.state == Waiting {
+	if a.state == Waiting && a.came >= ls.halted {
 		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(int(a.others)))
 	}
 }

@@ -210,7 +210,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c protocol.Ca
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.Caps, reply.Pools, reply.Watched, reply.Room = l.limit, l.keys.caps, l.keys.amounts, l.observed != nil, l.noneRunnable()
+	reply.Limit, reply.Caps, reply.Pools, reply.Watched, reply.Halted, reply.Room = l.limit, l.keys.caps, l.keys.amounts, l.observed != nil, l.halted(), l.noneRunnable()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)

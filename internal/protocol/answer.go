@@ -48,6 +48,7 @@ type Reply struct {
 	Caps    engine.Caps  // as stored
 	Pools   engine.Pools // as stored
 	Watched bool         // the limit, caps and pools are only watched
+	Halted  bool         // nobody is granted anything for now: a pause, or a cooldown
 	Answers []Answer
 
 	// Room is set if nobody waits, or each waiter is blocked by the cap of a key: then free

@@ -60,6 +60,7 @@ func (c *coder) reply(of *Reply, own string) {
 	c.int(12, &r.Caps[2])
 	c.text(13, (*string)(&r.Pools))
 	c.bool(14, &r.Watched)
+	c.bool(15, &r.Halted)
 }
 
 func (c *coder) notification(field uint64, n *protocol.Notification, own string) {

@@ -196,6 +196,7 @@ for who, news in pairs(s.news) do
 end
 local cap = ''
 if s.observed then marked = marked + 128 end
+if s.paused or s.cooldown then marked = marked + 2 end
 if s.caps then marked, cap = marked + 32, struct.pack('<ddd', s.caps[1], s.caps[2], s.caps[3]) end
 if s.there and s.there ~= '' then marked, cap = marked + 64, cap .. struct.pack('<I4', #s.there) .. s.there end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own
