@@ -35,17 +35,17 @@ func RetryAfter(a *http.Response) time.Duration {
 	if text == "" || a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(seconds, int(engine.MaxCooldown/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
+	seconds, err := strconv.Atoi(text)
+	wait := time.Duration(max(0, min(seconds, int(engine.MaxCooldown/time.Second)))) * time.Second
+	if at, wrong := http.ParseTime(text); wrong == nil {
+		wait = time.Until(at)
+		if sent, err := http.ParseTime(a.Header.Get("Date")); err == nil {
+			wait = at.Sub(sent)
+		}
+	} else if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0
 	}
-	if sent, err := http.ParseTime(a.Header.Get("Date")); err == nil {
-		return min(at.Sub(sent), engine.MaxCooldown)
-	}
-	return min(time.Until(at), engine.MaxCooldown)
+	return max(0, min(wait, engine.MaxCooldown))
 }
 
 // judge marks the request's permit if it went badly, and tells all processes when the other side wants the next request.

@@ -127,7 +127,7 @@ func TestTransportHearsRetryAfter(t *testing.T) {
 		over, upTo time.Duration
 	}{
 		{429, "60", 50 * time.Second, time.Minute}, {503, "60", 50 * time.Second, time.Minute}, {429, later, 50 * time.Second, time.Minute},
-		{429, "99999999999", 9 * time.Minute, 10 * time.Minute},
+		{429, "99999999999", 9 * time.Minute, 10 * time.Minute}, {429, "99999999999999999999", 9 * time.Minute, 10 * time.Minute}, {answer: 429, after: "-9223372037"},
 		{answer: 429}, {answer: 429, after: "0"}, {answer: 429, after: "-5"}, {answer: 429, after: "soon"}, {answer: 429, after: at}, {answer: 200, after: "60"}, {answer: 301, after: "60"},
 	} {
 		answer, date, after = c.answer, at, c.after

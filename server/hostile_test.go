@@ -254,6 +254,10 @@ func TestAReleaseSettles(t *testing.T) {
 		if s := later(""); s != "1" {
 			t.Errorf("without a permit: Retry-After: %s", s)
 		}
+		h.want(200, "PUT", "/v1/semaphores/y/permits/a", `{"limit":2,"pools":{"tpd":"2000000/24h"},"take":{"tpd":1900000}}`)
+		if s := h.want(429, "PUT", "/v1/semaphores/y/permits/b", `{"limit":2,"take":{"tpd":1000000}}`).header.Get("Retry-After"); s != "38880" {
+			t.Errorf("without 900,000 of a day's rate: Retry-After: %s", s)
+		}
 	})
 }
 
