@@ -118,7 +118,7 @@ type PoolState struct {
 	Used    int    `json:"used"`
 	Waiting int    `json:"waiting"` // tickets that want some of it
 
-	// Of a rate: Back come back in each Per, and one more in Next. Used has not come back yet.
+	// Of a rate: Back come back in each Per, and one more can be taken in Next. Used has not come back yet; in a debt it is above Limit.
 	Back int           `json:"back,omitempty"`
 	Per  time.Duration `json:"per,omitempty"`  // 0: it is no rate
 	Next time.Duration `json:"next,omitempty"` // 0: all are there

@@ -155,7 +155,7 @@ func (l *Ledger) poolStates(now int64) (list []engine.PoolState) {
 			s.Back, s.Per = l.keys.amounts.Amount(name).Back, l.keys.amounts.Amount(name).Per
 			at := max(now, l.cooldown) // nobody is granted any before
 			if s.Used = p.limit - p.free(at); s.Used > 0 {
-				s.Next = micros(p.when(p.free(at)+1) - now)
+				s.Next = micros(p.when(max(p.free(at), 0)+1) - now)
 			}
 		}
 		list = append(list, s)

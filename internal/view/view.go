@@ -27,6 +27,7 @@ type Summary struct {
 	Holding  int              `json:"holding"`
 	Waiting  int              `json:"waiting"`            // callers
 	Oldest   float64          `json:"oldest_seconds"`     // the longest wait
+	Cooldown *Cooldown        `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
 	Observed *engine.Observed `json:"observed,omitempty"` // nil: the limit is enforced; else it is only watched
 	Error    string           `json:"error,omitempty"`    // the last look failed; the rest may be old, or 0
 }
@@ -38,7 +39,6 @@ type State struct {
 	Waiters  []Waiter    `json:"waiters"`            // in the order they will be served; with keys, key by key
 	Caps     []int       `json:"caps"`               // the most that a key without a rule may hold, by how many names it has; 0: no such cap
 	Pools    []PoolState `json:"pools"`              // by name
-	Cooldown *Cooldown   `json:"cooldown,omitempty"` // nobody is granted a permit before; nil: there is none
 	Keys     []Key       `json:"keys"`               // as engine.State.Keys has them, in its order; none without keys
 	Adapting *Adapting   `json:"adapting,omitempty"` // nil: nobody finds the limit
 
@@ -54,7 +54,7 @@ type PoolState struct {
 	Waiting int    `json:"waiting"` // tickets that want some of it
 
 	Rate string  `json:"rate,omitempty"`         // "500/1m", "20000+200000/1m"; "": it is none
-	Next float64 `json:"next_seconds,omitempty"` // until one more of the rate has come back; 0: all are there
+	Next float64 `json:"next_seconds,omitempty"` // until one more of the rate can be taken; 0: all are there
 }
 
 // Pools are those of a snapshot; never nil.
@@ -152,10 +152,14 @@ type Waiter struct {
 
 // Summarize is what a look found. The error's text is the caller's to say.
 func Summarize(s watch.Summary) Summary {
-	return Summary{
+	sum := Summary{
 		Name: s.Name, Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Used: s.Used, Free: max(0, s.Limit-s.Used),
 		Holding: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(), Observed: s.Observed,
 	}
+	if c := s.Cooldown; c != nil {
+		sum.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}
+	}
+	return sum
 }
 
 // Of is a snapshot.
@@ -163,9 +167,6 @@ func Of(name string, st engine.State) State {
 	look := LookAt(st)
 	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, Caps: st.Caps.List(), Pools: Pools(st.Pools), Keys: look.Rows()}
 	look.Explain(v.Keys)
-	if c := st.Cooldown; c != nil {
-		v.Cooldown = &Cooldown{c.Left.Seconds(), Says(c.By)}
-	}
 	if a := st.Auto; a != nil {
 		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
 	}

@@ -104,7 +104,7 @@ func (l Look) Bounds(w engine.Waiter) (list []Bound) {
 	for name, n := range w.Takes.All() {
 		p := Pool(l.Pools, name)
 		b := Bound{Of: " of " + name, Wants: n, Pool: name, Held: p.Used, Limit: p.Limit}
-		if b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of); p.Per > 0 {
+		if b.Text = fmt.Sprintf("%d of %d%s held", b.Held, b.Limit, b.Of); p.Next > 0 {
 			b.Text = fmt.Sprintf("%d of %d%s used, the next comes in %s", b.Held, b.Limit, b.Of, Brief(p.Next))
 		}
 		list = append(list, b)

@@ -38,6 +38,7 @@ func (p *program) lsCommand() *cobra.Command {
 	p.jsonFlag(cmd, `ls prints an object with one list:
   semaphores: list of name, limit, pinned, paused, used, free (weights),
     holding (permits), waiting (callers), oldest_seconds (the longest wait),
+    cooldown (as show has it),
     error (only if the semaphore cannot be read: the rest may be old, or 0)`)
 	return cmd
 }
@@ -52,6 +53,8 @@ func tableOfAll(t io.Writer, list []seen.Summary) {
 			state = "  cannot be read"
 		case s.Paused:
 			state = "  paused"
+		case s.Cooldown != nil:
+			state = "  nobody begins for " + brief(s.Cooldown.Left)
 		case s.Observed != nil:
 			state = "  only watched"
 		}

@@ -43,7 +43,7 @@ func (p *program) showCommand() *cobra.Command {
     held that went badly in the last window, 0 to 1)
   cooldown (missing if there is none): left_seconds, by (who said so)
   pools: list of pool, limit (0: an operator ended it), used, waiting; of a rate
-    also rate, and next_seconds (until one more is back; missing if all are)
+    also rate, and next_seconds (until one more can be taken; missing: all are there)
   observed (missing if the limit is enforced): grants, would_wait (so many of them
     would have waited), for_limit (those not for a cap or a pool alone), most (the
     most weight held at once), enough (the limit with which 99 % would not have
