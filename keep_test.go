@@ -71,9 +71,7 @@ func TestWhatWaitsIsCarriedAlthoughAnObserverPanics(t *testing.T) {
 		if err != nil || len(st.Waiters) != 2 {
 			t.Errorf("%d wait at the engine, %v; want both", len(st.Waiters), err)
 		}
-		if err := p.Release(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Release())
 	})
 }
 

@@ -145,9 +145,7 @@ func TestAHeldPermitCostsThreeCallsALease(t *testing.T) {
 		if n := e.calls.Load(); n < 300 || n > 320 {
 			t.Errorf("%d calls in 100 leases, want about 3 for each", n)
 		}
-		if err := p.Err(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Err())
 	})
 }
 
@@ -443,9 +441,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		is(err, `sema: acquire "x": broken`)
 		is(operator(t, e).Set(t.Context(), sema.Rule{Limit: 2}), `sema: set "x": broken`)
 		e.broken.Store(false)
-		if err := p.Release(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Release())
 		p, o := acquire(t, s), operator(t, e)
 		expect.OK(t, s.Close())
 		of(sema.ErrLost, p.Err(), `sema: permit lost: closed: "x"`)

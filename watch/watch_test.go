@@ -101,11 +101,7 @@ func semaphore(t *testing.T, e protocol.Engine, name string, limit int, o *sema.
 	t.Helper()
 	s, err := sema.New(e, name, limit, o)
 	expect.OK(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { expect.OK(t, s.Close()) })
 	return s
 }
 

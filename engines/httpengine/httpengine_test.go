@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,7 +86,7 @@ func serve(tb testing.TB, newEngine func() sema.Engine, listen func() net.Listen
 
 // samePort returns a function that listens on the same port each time.
 func samePort(tb testing.TB) func() net.Listener {
-	addr := "127.0.0.1:0"
+	addr := "127.0.0.1:" + strconv.Itoa(redistest.FreePort(tb)) // no other program's connection takes it meanwhile
 	return func() net.Listener {
 		l, err := net.Listen("tcp", addr)
 		expect.OK(tb, err)
