@@ -119,8 +119,8 @@ func (k *keeping) gains(l *line) bool {
 
 // handOn passes a released permit to the oldest caller of its target that waits, or
 // keeps it for the next one. While callers of other targets wait here, it keeps no permit. It
-// passes one on then only if each of those callers is blocked by the cap of a key that this permit does not count for: otherwise the
-// release may be what one of them waits for. It keeps a permit only if the permit's caller came
+// passes one on then only if each of those callers is blocked by the cap of a key that this permit does not count for. A caller of
+// its own key may wait for just this release. It keeps a permit only if the permit's caller came
 // within Config.Keep of a release. A program that acquires once, and ends without Close, therefore keeps none.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.keeping.mayLeave(now, c) {
