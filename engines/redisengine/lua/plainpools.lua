@@ -4,7 +4,7 @@
 -- change returns KEYED after a permit has taken its amounts of pools, or given them back (sign is -1). It returns nil if a pool has too little,
 -- or the semaphore would have to be kept for longer. See take, spend and use_pools of rules.lua, rates.lua and pools.lua.
 local function change(keyed, takes, sign, keep)
-  local there, used, sets, rates = string.match(keyed, '^(.-)%z(.-)%z([^%z]*)%z?(.*)$', KEYED_SIZE + 1)
+  local there, used, sets, rates = string.match(keyed, '^([^%z]*)%z([^%z]*)%z([^%z]*)%z?(.*)$', KEYED_SIZE + 1)
   if not there or sets ~= '' then return nil end
   local amounts, uses, names, full, given, spent, rated = {}, {}, {}, {}, {}, {}, false
   for pool, n in string.gmatch(used, '([^=,]+)=(%d+)') do uses[pool], names[#names + 1] = tonumber(n), pool end

@@ -346,7 +346,7 @@ end
 -- read_pools reads what is behind KEYED, and pools_text is it. read_with reads what is behind the head of a key, and
 -- with_text is it.
 R.read_pools = function(s, text)
-  local there, used, sets, rates = string.match(text, '^(.-)%z(.-)%z([^%z]*)%z?(.*)$')
+  local there, used, sets, rates = string.match(text, '^([^%z]*)%z([^%z]*)%z([^%z]*)%z?(.*)$')
   s.there, s.pools, s.reserved = there, {}, 0
   s.rated = string.find(there, '/', 1, true) ~= nil
   for pool, n, rate in R.rates(there) do
