@@ -64,7 +64,7 @@ func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 	for _, word := range rights {
 		args = append(args, word)
 	}
-	added := documented(t, "From Redis 7.2 and Valkey 7.2 on add `([^`]+)`")
+	added := documented(t, "On Redis or Valkey 7.2 and later, add `([^`]+)`")
 	known, err := rdb.Do(ctx, "COMMAND", "INFO", strings.TrimPrefix(added, "+")).Slice()
 	expect.OK(t, err)
 	if known[0] != nil {
