@@ -88,18 +88,19 @@ func TestReady(t *testing.T) {
 		l.counts(1, 1)
 		early := start(t, url, "run", "ready", "--", "true")
 		l.counts(1, 2)
+		next := start(t, url, "run", "ready", "--", "cat") // not in the pause of j, which may be over too soon
+		l.counts(1, 3)
 		_ = holder.stdin.Close()
 		early.exits(0) // though it came later
 		j.says("asking again in 1s")
-		holder = start(t, url, "run", "ready", "--", "cat")
-		l.counts(1, 0)
+		l.until("cat", func(st sema.State) bool { return len(st.Holders) == 1 && st.Holders[0].Client.Label == "cat" })
 		var jobs []*job
 		for range others {
 			jobs = append(jobs, start(t, url, "run", "ready", "--", "sh", "-c", `echo other >>"$0"`, book))
 		}
 		l.until("all of them", func(st sema.State) bool { return len(st.Waiters) == others+1 })
 		expect.OK(t, os.WriteFile(flag, nil, 0o600))
-		_ = holder.stdin.Close()
+		_ = next.stdin.Close()
 		j.exits(0)
 		for _, other := range jobs {
 			other.exits(0)

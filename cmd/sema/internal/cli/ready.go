@@ -53,7 +53,7 @@ func (s *supervisor) check(ctx context.Context, c guard.Command, ready string) (
 // untilReady calls once until --ready does not fail. Between two calls it sleeps without a permit, so others are served. The time
 // since the first call counts as waited in the next one.
 func (p *program) untilReady(ctx context.Context, f *runFlags, name string, signals *signals, once func() error) error {
-	came, first, wait := time.Now(), f.priority, f.wait
+	came, wait := time.Now(), f.wait
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := once()
 		not, ok := errors.AsType[*notReady](err)
@@ -69,7 +69,7 @@ func (p *program) untilReady(ctx context.Context, f *runFlags, name string, sign
 		if err := signals.sleep(ctx, pause); err != nil {
 			return err
 		}
-		f.priority = min(first+time.Since(came), 24*time.Hour) // no more is allowed
+		f.came = came
 		if f.replace != "" && p.newer(ctx, f, name, came) {
 			return &exit{f.conflictCode, fmt.Errorf("%q: replaced by a newer run, which came while this one was not ready", name)}
 		}

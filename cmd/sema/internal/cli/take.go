@@ -31,6 +31,7 @@ type takeFlags struct {
 	takes        engine.Pools
 	pools        engine.Pools
 	priority     time.Duration
+	came         time.Time // not zero: it has had a permit since, and given it back
 	wait         time.Duration
 	waitGiven    bool
 	noWait       bool
@@ -450,7 +451,11 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		}
 		w.failed(err)
 	}
-	options := []sema.AcquireOption{sema.Weight(f.weight), sema.Priority(f.priority)}
+	priority := f.priority
+	if !f.came.IsZero() {
+		priority = min(priority+time.Since(f.came), 24*time.Hour) // no more is allowed
+	}
+	options := []sema.AcquireOption{sema.Weight(f.weight), sema.Priority(priority)}
 	if f.waitGiven && !try {
 		options = append(options, sema.WaitAtMost(max(1, f.wait-time.Since(began))))
 	}
