@@ -90,9 +90,10 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 		}
 	}
 	refused := ""
-	for !strings.Contains(refused, "waiting") { // a busy machine may answer too late for it to say who waits
+	expect.Until(t, "a refusal that says who waits", func() bool { // a busy machine may answer too late for it
 		_, refused = run(t, env, "run", "--no-wait", "jobs", "--", "true")
-	}
+		return strings.Contains(refused, "waiting")
+	})
 	for face, is := range map[string]struct{ text, want string }{
 		"sema show, in words":      {ok(t, env, "show", "jobs"), fmt.Sprintf("waiting %d\n", callers)},
 		"sema run that is refused": {refused, fmt.Sprintf("%d waiting", callers)},
