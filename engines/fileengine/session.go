@@ -52,18 +52,16 @@ func (s *session) Alive(ctx context.Context) bool {
 
 // Step implements protocol.Session.
 func (s *session) Step(ctx context.Context, c protocol.Call) (reply protocol.Reply, err error) {
-	creates, asks, came := false, false, time.Now()
+	creates, asks := false, false
 	for _, r := range c.Requests {
 		creates = creates || r.Kind == protocol.Ask || r.Kind == protocol.SetLimit && r.Limit > 0
 		asks = asks || r.Kind == protocol.Ask
 	}
 	c.Keep = 0 // this engine cannot recall a kept permit
-	if asks {
+	if asks && s.lasting.Load() {
 		c.Requests = slices.Clone(c.Requests)
 		for i := range c.Requests {
-			if s.lasting.Load() {
-				c.Requests[i].Ticket = 0
-			}
+			c.Requests[i].Ticket = 0
 		}
 	}
 	if s.closed.Load() {
@@ -72,14 +70,7 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (reply protocol.Rep
 		err = s.log.engine.ensureInbox(false)
 	}
 	if err == nil {
-		err = s.log.step(ctx, creates, false, func(t *step) {
-			for i := range c.Requests {
-				if r := &c.Requests[i]; r.Kind == protocol.Ask {
-					r.Waited += time.Since(came) // for the lock, which many take in no order
-				}
-			}
-			reply = s.carryOut(t, c)
-		})
+		err = s.log.step(ctx, creates, false, func(t *step) { reply = s.carryOut(t, c) })
 	}
 	if errors.Is(err, errNoLog) { // there is nothing to renew or release
 		none := &ledger.Ledger{}
