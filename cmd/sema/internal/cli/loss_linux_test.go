@@ -213,7 +213,7 @@ func TestKillMinusNineOfSeveral(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			url := fileURL(t)
-			j := start(t, url, "run", "killed", "--", "bash", "-c", `setsid bash -c 'exec 9>"$LIFELINE"; echo ready; sleep 2' & wait`)
+			j := start(t, url, "run", "killed", "--", "bash", "-c", `setsid bash -c 'exec 0>"$LIFELINE"; echo ready; sleep 2' & wait`) // the system closes 0 first, then what keeps the permit
 			j.expect("ready")
 			expect.OK(t, kill(j.cmd.Process.Pid, guardOf(t, j.cmd.Process.Pid)))
 			next := start(t, url, "run", "killed", "--", "echo", "mine")
