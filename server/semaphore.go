@@ -161,9 +161,6 @@ func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.
 	return engine.ID{}, engine.Holder{}, errGone
 }
 
-// longest bounds what is said of a wait, far below the longest Duration.
-const longest = 366 * 24 * time.Hour
-
 // unavailable is errNone or errPaused, by a look that may be a second old. It says when a cooldown and what the permit takes of
 // rates allow it, if that is later than errNone says.
 func (x *semaphore) unavailable(ctx context.Context, takes engine.Pools) error {
@@ -190,7 +187,7 @@ func (x *semaphore) unavailable(ctx context.Context, takes engine.Pools) error {
 	for _, s := range st.Pools {
 		if lacks := min(s.Used, s.Limit) + takes.Of(s.Pool) - s.Limit; s.Per > 0 && takes.Of(s.Pool) > 0 && lacks > 0 {
 			more := float64(lacks-1) * float64(s.Per) / float64(s.Back)
-			wait = max(wait, s.Next+time.Duration(min(more, float64(longest))))
+			wait = max(wait, s.Next+time.Duration(min(more, float64(366*engine.MaxPer))))
 		}
 	}
 	return p.after(max(time.Second, wait-time.Since(at)))
