@@ -813,20 +813,31 @@ func TestTheNewestConfigurationHolds(t *testing.T) {
 	})
 }
 
-// A key with a slash is several names to the command and the dashboard. So a text may not have one.
-func TestAKeyAsATextHasNoSlash(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
-		a := h.want(400, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":"acme/alice"}`)
-		expect.Has(t, a.body, `"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`)
-		h.want(200, "POST", "/v1/semaphores/x/permits", `{"limit":5,"key":["acme/alice"]}`)
-	})
+// The description takes what the server takes. A key with a slash is several names to the command and the dashboard: so a
+// text may not have one.
+func TestTheDescriptionTakesWhatTheServerTakes(t *testing.T) {
 	described, err := readSpec()
 	expect.OK(t, err)
-	for key, is := range map[string]bool{"acme/alice": false, "/": false, "acme": true, "": true} {
-		if err := described.schemas["Acquire"].Validate(map[string]any{"limit": 5, "key": key}); (err == nil) != is {
-			t.Errorf("the description of key %q: %v", key, err)
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
+		a := h.want(400, "POST", "/v1/semaphores/x/permits", `{"limit":90,"key":"acme/alice"}`)
+		expect.Has(t, a.body, `"type":"urn:sema:argument"`, `[\"acme\",\"alice\"]`, `[\"acme/alice\"]`)
+		right := []string{`"key":["acme/alice"]`, `"key":"acme"`, `"key":""`, `"pools":{"a":"1/1ms","b":"86400000/86400000ms","c":"7/9999s","d":"7/86400s","e":"2000000000/1440m","f":"7+2147483647/24h","g":"2147480000+1/19h"}`}
+		wrong := []string{`"key":"acme/alice"`, `"key":"/"`}
+		for rate := range strings.FieldsSeq("2147483648/1s 7+2147483650/1m 2150000000/1h 3000000000/1m 86400001/86400001ms 7/86401s 7/1441m 7/25h 7/0h 0/1m 7+0/1m") {
+			wrong = append(wrong, `"pools":{"rpm":"`+rate+`"}`)
 		}
-	}
+		for status, fields := range map[int][]string{200: right, 400: wrong} {
+			for _, field := range fields {
+				body := `{"limit":90,` + field + `}`
+				h.want(status, "POST", "/v1/semaphores/x/permits", body)
+				var v any
+				expect.OK(t, json.Unmarshal([]byte(body), &v))
+				if err := described.schemas["Acquire"].Validate(v); (err == nil) != (status == 200) {
+					t.Errorf("%d is right for %s; the description: %v", status, body, err)
+				}
+			}
+		}
+	})
 }
 
 // An act on a page leaves the same audit record as the act by way of the API: with the values before, and the permit's owner.

@@ -236,28 +236,20 @@ func TestAReleaseSettles(t *testing.T) {
 		if c := st.Cooldown; c == nil || c.By.Label != "job 7" || c.Left <= 10*time.Second || st.Pools[0].Used != 40 {
 			t.Errorf("%+v, %+v", c, st.Pools)
 		}
-		if a := h.want(200, "GET", "/v1/semaphores/x", ""); !strings.Contains(string(a.body), `"rate":"100/1h"`) || !strings.Contains(string(a.body), `"by":"job 7 on `) {
-			t.Errorf("%s", a.body)
+		expect.Has(t, h.want(200, "GET", "/v1/semaphores/x", "").body, `"rate":"100/1h"`, `"by":"job 7 on `)
+		later := func(want, name, fields string) {
+			if s := h.want(429, "PUT", "/v1/semaphores/"+name+"/permits/b", `{"limit":2`+fields+`}`).header.Get("Retry-After"); s != want {
+				t.Errorf("Retry-After of %q: %s, want %s", fields, s, want)
+			}
 		}
-		later := func(fields string) string {
-			return h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":2`+fields+`}`).header.Get("Retry-After")
-		}
-		if s := later(""); s != "20" {
-			t.Errorf("in the cooldown: Retry-After: %s", s)
-		}
+		later("20", "x", "")         // in the cooldown
 		time.Sleep(21 * time.Second) // in virtual time
 		h.want(200, "PUT", at, `{"limit":2,"take":{"tpm":60}}`)
-		if s := later(`,"take":{"tpm":50}`); s != "1799" { // 36 s for each; nothing came back in the cooldown, which ended 1 s ago
-			t.Errorf("without a rate: Retry-After: %s", s)
-		}
+		later("1799", "x", `,"take":{"tpm":50}`) // 36 s for each; nothing came back in the cooldown, which ended 1 s ago
 		h.want(200, "PUT", "/v1/semaphores/x/permits/c", `{"limit":2}`)
-		if s := later(""); s != "1" {
-			t.Errorf("without a permit: Retry-After: %s", s)
-		}
+		later("1", "x", "") // without a permit
 		h.want(200, "PUT", "/v1/semaphores/y/permits/a", `{"limit":2,"pools":{"tpd":"2000000/24h"},"take":{"tpd":1900000}}`)
-		if s := h.want(429, "PUT", "/v1/semaphores/y/permits/b", `{"limit":2,"take":{"tpd":1000000}}`).header.Get("Retry-After"); s != "38880" {
-			t.Errorf("without 900,000 of a day's rate: Retry-After: %s", s)
-		}
+		later("38880", "y", `,"take":{"tpd":1000000}`) // 900,000 of a day's rate are missing
 	})
 }
 
@@ -279,11 +271,9 @@ func TestWrongPools(t *testing.T) {
 				h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":1,"`+name+`":`+value+`}`)
 			}
 		}
-		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":0}}`)
-		h.want(400, "PUT", acquireX, `{"limit":1,"take":{"gpu":0}}`)
-		h.want(400, "PUT", acquireX, `{"limit":1,"take":{"rpm":"5/1m"}}`)
-		h.want(400, "PUT", acquireX, `{"limit":1,"key":"`+strings.Repeat("k", 250)+`","take":{"gpu":1}}`)
-		h.want(400, "PUT", acquireX, `{"limit":1,"pools":{"gpu":1},"pools":{"gpu":1}}`)
+		for _, fields := range []string{`"pools":{"gpu":0}`, `"take":{"gpu":0}`, `"take":{"rpm":"5/1m"}`, `"key":"` + strings.Repeat("k", 250) + `","take":{"gpu":1}`, `"pools":{"gpu":1},"pools":{"gpu":1}`} {
+			h.want(400, "PUT", acquireX, `{"limit":1,`+fields+`}`)
+		}
 		h.want(404, "PUT", acquireX, `{"limit":1,"take":{"gpu":1}}`)
 		h.want(413, "PUT", acquireX, `{"limit":1,"take":{"`+strings.Repeat("n", 70_000)+`":1}}`)
 		if st := h.state("x"); st.Used != 0 || len(st.Pools) != 0 {
