@@ -55,6 +55,7 @@ var planted = []struct {
 	{"nobody is told when a rate has come back", serveFile, "l.round.due > 0 {", "false {", false},
 	{"permits that take of a rate pass on", keepFile, "(c.target.Takes == \"\" || !k.rated(c.target.Takes))", "true", false},
 	{"weight is kept free for one that lacks a rate", reserveFile, "\tif !timed {\n", "\tif true {\n", false},
+	{"a key's places are not kept free for its caller that lacks a rate", reserveFile, "\tfor k := range leaf.path() {\n", "\tfor k := range leaf.path() {\n\t\tif timed {\n\t\t\tbreak\n\t\t}\n", false},
 	{"a permit passes on beside those who wait for its key", keepFile, " || m.lines.waitBeside(c.target)", "", false},
 	{"nobody is told before all rates are back that a ticket lacks", ratesFile, "due == 0 || p.when(n) < due:", "due == 0 || p.when(n) > due:", true},
 	{"a change of one pool makes another no rate any more", "engine/pools.go", "\tall := p.amounts()\n", "\tall := map[string]Amount{}\n\tfor name, n := range p.All() {\n\t\tall[name] = Amount{N: n}\n\t}\n", false},

@@ -58,7 +58,7 @@ func (j *judge) step(now int64, before, after *view, requests []protocol.Request
 		}
 	}
 	if len(requests) == 1 && len(grants) == 1 && requests[0].ID == grants[0].ID && len(asked) == 1 {
-		if err := left(before, after, &requests[0]); err != nil {
+		if err := left(see(before.Snapshot, now), after, &requests[0]); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (j *judge) step(now int64, before, after *view, requests []protocol.Request
 // left looks whether a permit for which nobody would wait takes only what all leave that wait. Nothing else happens in its step.
 func left(before, after *view, r *protocol.Request) error {
 	same := func(a, b ledger.Recorded) bool { return a.ID == b.ID && a.End == b.End }
-	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.rated() || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
+	if r.Wait || r.Unfair || len(before.Pools) == 0 || before.Pools != after.Pools || before.Limit != after.Limit || before.Caps != after.Caps || !slices.EqualFunc(before.Waiters, after.Waiters, same) {
 		return nil
 	}
 	p := before.newRound(false)
@@ -253,10 +253,10 @@ func (j *judge) servedBefore(served, other *class, stands stood, level, weight i
 
 // inOrder works out the grants of a step that asks for nothing, and compares.
 func inOrder(at int64, before, after *view, requests []protocol.Request, grants []protocol.Grant) error {
-	if len(grants) == 0 || before.rated() || after.rated() {
-		return nil
+	if len(grants) == 0 || before.rated() != after.rated() || after.rated() && (before.Pools != after.Pools || before.Cooldown > at || slices.ContainsFunc(requests, func(r protocol.Request) bool { return r.Pools != "" })) {
+		return nil // what was not used of a rate, or is left of one that changed, is for package ledger to say
 	}
-	now := carriedOut(before, after, requests)
+	now := carriedOut(at, before, after, requests)
 	if now.unseen() {
 		return nil
 	}
@@ -308,8 +308,11 @@ func inOrder(at int64, before, after *view, requests []protocol.Request, grants 
 			}
 		}
 		for pool, n := range takes {
-			if now.taken[pool] += n; now.taken[pool] > now.amountOf(pool) {
+			if now.taken[pool]+n > now.amountOf(pool) {
 				return fmt.Errorf("%v is granted beyond pool %q", first, pool)
+			}
+			if now.taken[pool] += n; now.rate(pool) {
+				now.taken[pool] = now.spend(pool, n, at)
 			}
 		}
 		if now.root.held += first.Weight; now.root.held > now.Limit {
@@ -337,9 +340,10 @@ func (v *view) unseen() bool {
 // carriedOut is the view before a step, with the step's requests carried out and nothing
 // granted yet. None of the requests asks for a permit. A release counts if its permit or
 // ticket is missing after the step.
-func carriedOut(before, after *view, requests []protocol.Request) *view {
+func carriedOut(at int64, before, after *view, requests []protocol.Request) *view {
 	s := before.Snapshot
-	s.Limit, s.Keys = before.enforced, slices.Clone(s.Keys)
+	s.Limit, s.Keys, s.Rates = before.enforced, slices.Clone(s.Keys), map[string]ledger.Rate{}
+	maps.Copy(s.Rates, before.Rates)
 	of := func(name string) *ledger.RecordedKey {
 		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name && k.Set == "" })
 		if i < 0 {
@@ -380,11 +384,14 @@ func carriedOut(before, after *view, requests []protocol.Request) *view {
 			k.Cap, k.Share = 0, 0
 		}
 	}
-	return see(s, 0)
+	return see(s, at)
 }
 
 // changed are pools of which some have other amounts; 0 ends one.
 func changed(all, some engine.Pools) engine.Pools {
+	if some == "" {
+		return all
+	}
 	amounts := all.Map()
 	maps.Copy(amounts, some.Map())
 	maps.DeleteFunc(amounts, func(_ string, n int) bool { return n == 0 })

@@ -125,11 +125,27 @@ func (v *view) missing(pool string, now int64) int { return int(math.Ceil(v.unit
 
 // units is the same, with fractions.
 func (v *view) units(pool string, now int64) float64 {
-	a := v.Pools.Amount(pool)
-	if a.Per == 0 {
+	if !v.rate(pool) {
 		return 0
 	}
-	return max(0, v.Rates[pool].Full-float64(now)) / (float64(a.Per.Microseconds()) / float64(a.Back))
+	return max(0, v.Rates[pool].Full-float64(now)) / v.unit(pool)
+}
+
+// unit is in how many microseconds one comes back of a rate.
+func (v *view) unit(pool string) float64 {
+	a := v.Pools.Amount(pool)
+	return float64(a.Per.Microseconds()) / float64(a.Back)
+}
+
+// spend takes of a rate at a time, rounded up to what a number holds, and returns what has not come back then.
+func (v *view) spend(pool string, n int, now int64) int {
+	r, more := v.Rates[pool], v.unit(pool)*float64(n)
+	was := max(r.Full, float64(now))
+	if r.Full = was + more; r.Full-was < more {
+		r.Full += 0.5
+	}
+	v.Rates[pool] = r
+	return v.missing(pool, now)
 }
 
 // takesOf is what a permit or ticket takes of pools.
