@@ -46,13 +46,13 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 // always given back: it would overtake others.
 func (m *Machine) free(now time.Duration, c *claim) {
 	c.holder = nil
-	l, keeps := m.lines.of(c.target), m.keeping.may
+	l, keeps := m.lines.of(c.target), m.keeping.may && now < m.keeping.until
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
 	case a != nil && a.Label == c.label && !l.mixed && c.lined() && keeps:
 		m.claims.move(a, c)
 	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.claims.spares(c.target) < m.limit():
-		m.claims.putAside(c, now+min(m.askEvery(c)/looksPerAsk, maxSpare))
+		m.claims.putAside(c, min(now+min(m.askEvery(c)/looksPerAsk, maxSpare), m.keeping.until))
 	default:
 		m.sender.drop(c)
 	}

@@ -263,3 +263,15 @@ func TestPermitsThatTakeOfARateAreNotAskedToStay(t *testing.T) {
 		s.answers(c)
 	}
 }
+
+func TestATicketIsGivenBackWhenWhatWasAllowedIsOver(t *testing.T) {
+	s := begin(t, keepsPermits)
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	gone := s.acquire()
+	s.answers(s.sends("ask2"))
+	s.now = s.m.keeping.until // a caller of another client may have come since
+	s.m.Cancel(s.now, gone)
+	s.acquire()
+	s.sends("release2 ask3")
+}

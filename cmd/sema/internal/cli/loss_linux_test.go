@@ -23,7 +23,8 @@ import (
 )
 
 // stubborn is a command of two processes that ignore TERM.
-const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
+// The lifeline has a high number: of a process that ends, Linux releases the last of its files first, and 100 keeps the permit.
+const stubborn = `exec 200>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
 
 // leaseEnd is when the server lets go of the only holder, as its own record
 // says. Server and test share a clock.
@@ -155,7 +156,7 @@ func TestRevokedCommandIgnoresTerm(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		l := look(t, url, "stubborn")
 		j := start(t, url, "run", "--lease", "10s", "--kill-after", "100ms", "stubborn", "--", "bash", "-c",
-			`exec 9>"$LIFELINE"; trap '' TERM; setsid bash -c 'trap "" TERM; echo ready; while :; do sleep 1; done' & while :; do sleep 1; done`)
+			`exec 200>"$LIFELINE"; trap '' TERM; setsid bash -c 'trap "" TERM; echo ready; while :; do sleep 1; done' & while :; do sleep 1; done`)
 		j.expect("ready")
 		st := l.counts(1, 0)
 		start(t, url, "revoke", "stubborn", st.Holders[0].ID).exits(0)
@@ -213,7 +214,7 @@ func TestKillMinusNineOfSeveral(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			url := fileURL(t)
-			j := start(t, url, "run", "killed", "--", "bash", "-c", `setsid bash -c 'exec 0>"$LIFELINE"; echo ready; sleep 2' & wait`) // the system closes 0 first, then what keeps the permit
+			j := start(t, url, "run", "killed", "--", "bash", "-c", `setsid bash -c 'exec 200>"$LIFELINE"; echo ready; sleep 2' & wait`)
 			j.expect("ready")
 			expect.OK(t, kill(j.cmd.Process.Pid, guardOf(t, j.cmd.Process.Pid)))
 			next := start(t, url, "run", "killed", "--", "echo", "mine")
