@@ -317,8 +317,11 @@ func (h *holding) giveUp(now time.Duration) {
 	if h.over != nil || s.loop.Closed() {
 		return
 	}
+	used := s.uses[h]
 	h.end(named(errAbandoned, s.name))
-	m.Release(now, &h.Acquisition).Abandon()
+	o := m.Release(now, &h.Acquisition)
+	o.Uses(used)
+	o.Abandon()
 	f := s.options.Observer.Abandoned
 	if f == nil {
 		f = logAbandoned

@@ -39,12 +39,14 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{
 		Renew:    20 * time.Millisecond, // a permit is watched from its first renewal on
 		Observer: sema.Observer{Abandoned: func(o sema.Event) { found <- o.Permit }},
+		Pools:    "tpm=100/24h",
 	})
 	expect.OK(t, err)
 	defer func() { _ = s.Close() }()
 	work := func(parent context.Context) (string, context.Context) {
-		p, err := s.Acquire(t.Context())
+		p, err := s.Acquire(t.Context(), sema.Take("tpm", 1))
 		expect.OK(t, err)
+		p.Used("tpm", 50)
 		return p.ID(), p.Context(parent)
 	}
 	request, cancel := context.WithCancel(t.Context())
@@ -57,6 +59,7 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 	if id := <-found; id != left {
 		t.Error("the permit of work that goes on was taken for abandoned")
 	}
+	expect.Until(t, "what it has used counts", func() bool { st, err := s.State(t.Context()); return err == nil && st.Pools[0].Used == 51 })
 	collect(t)
 	if err := child.Err(); err != nil || len(found) > 0 {
 		t.Error(err, context.Cause(child))

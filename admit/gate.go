@@ -233,6 +233,9 @@ type placed struct {
 // Overloaded is for the permit.
 func (p placed) Overloaded() { Overloaded(p.Permit) }
 
+// RetryAfter is for the permit.
+func (p placed) RetryAfter(d time.Duration) { RetryAfter(p.Permit, d) }
+
 // Release leaves the place as well.
 func (p placed) Release() error {
 	p.leave()

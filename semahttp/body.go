@@ -32,7 +32,7 @@ func newStream(p *pass, inner io.ReadCloser, caller context.Context, cancel func
 // start makes the stream end with ctx, the context of the request, and when the
 // returned body is garbage-collected.
 func (s *stream) start(ctx context.Context) io.ReadCloser {
-	b := &body{s}
+	b := &body{stream: s}
 	if s.upgraded {
 		// After an upgrade, the caller may end the context of the request.
 		ctx = s.pass.context(context.WithoutCancel(s.caller))
@@ -57,7 +57,10 @@ func (s *stream) failed(err error) error {
 }
 
 // body is a stream as its caller has it.
-type body struct{ *stream }
+type body struct {
+	*stream
+	said error // what Read ended with, and says again
+}
 
 // Read reads. The last byte, an error, and the loss of the permit end the
 // stream, but for one that was upgraded: only Close and loss end that.
@@ -68,6 +71,9 @@ func (b *body) Read(p []byte) (int, error) {
 		_ = s.end(false)
 		return 0, over
 	}
+	if b.said != nil {
+		return 0, b.said
+	}
 	n, err := s.inner.Read(p)
 	if err == nil || s.upgraded {
 		return n, err
@@ -76,6 +82,7 @@ func (b *body) Read(p []byte) (int, error) {
 		err = s.failed(err)
 	}
 	_ = s.end(false) // inner has told its error
+	b.said = err
 	return n, err
 }
 

@@ -41,8 +41,10 @@ func (e *ending) end(found bool) error {
 		e.mu.Unlock()
 		cleanup.Stop()
 		unwatch()
-		e.err = e.close()
-		e.pass.release()
+		func() {
+			defer e.pass.release() // also if close panics: it may call Transport.Used
+			e.err = e.close()
+		}()
 		if found && e.abandoned != nil {
 			e.abandoned()
 		}

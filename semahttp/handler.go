@@ -210,7 +210,7 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case errors.As(err, &heavy):
 		return http.StatusRequestEntityTooLarge
-	case errors.As(err, &argument) && slices.Contains([]string{"key", "name", "weight"}, argument.What):
+	case errors.As(err, &argument) && (slices.Contains([]string{"key", "name", "weight"}, argument.What) || strings.HasPrefix(argument.What, "amount of pool ")):
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError

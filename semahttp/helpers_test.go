@@ -165,8 +165,8 @@ func limited(name string, acquire func(context.Context, ...sema.AcquireOption) (
 }
 
 // by limits every request by the same semaphore.
-func by(s *sema.Semaphore) func(*http.Request) semahttp.Limiter {
-	return func(*http.Request) semahttp.Limiter { return semahttp.Of(s) }
+func by(s *sema.Semaphore, options ...sema.AcquireOption) func(*http.Request) semahttp.Limiter {
+	return func(*http.Request) semahttp.Limiter { return semahttp.Of(s, options...) }
 }
 
 // byTenant limits every request by a semaphore, under the key in its header Tenant.

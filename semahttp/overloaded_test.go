@@ -1,6 +1,7 @@
 package semahttp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/admit"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
@@ -121,7 +123,7 @@ func TestTransportHearsRetryAfter(t *testing.T) {
 	}))
 	defer server.Close()
 	const at, later = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT" // its clock is decades late
-	for _, c := range []struct {
+	for i, c := range []struct {
 		answer     int
 		after      string
 		over, upTo time.Duration
@@ -132,7 +134,7 @@ func TestTransportHearsRetryAfter(t *testing.T) {
 	} {
 		answer, date, after = c.answer, at, c.after
 		s := newSem(t, 5)
-		transport := &semahttp.Transport{Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(s) }}
+		transport := &semahttp.Transport{Limit: by(s), Outage: []admit.Policy{admit.Closed, admit.Open, admit.Local(5, 0)}[i%3]}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 		expect.OK(t, err)
 		resp, err := transport.RoundTrip(r)
@@ -150,10 +152,11 @@ func TestTransportHearsRetryAfter(t *testing.T) {
 	}
 }
 
-// What was used of a rate is settled before the permit is back: however the response is read, and not if it cannot be told.
+// What was used of a rate is settled before the permit is back: however the response is read, and not if it cannot be told. Otherwise
+// the response is as without a Transport.
 func TestTransportSettles(t *testing.T) {
 	tokens := regexp.MustCompile(`"tokens":(\d+)`)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answers := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/none":
 			w.WriteHeader(http.StatusNoContent)
@@ -162,15 +165,27 @@ func TestTransportSettles(t *testing.T) {
 		default:
 			_, _ = fmt.Fprint(w, `{"tokens":7}  `)
 		}
-	}))
-	defer server.Close()
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set(http.TrailerPrefix+"Cost", "7")
+	})
 	all := func(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+	lines := func(r io.Reader) {
+		for b := bufio.NewReader(r); ; {
+			if _, err := b.ReadString('\n'); err != nil {
+				if _, again := b.ReadString('\n'); err != io.EOF || again != err {
+					t.Errorf("ends with %v, and then %v", err, again)
+				}
+				return
+			}
+		}
+	}
 	for name, c := range map[string]struct {
 		path string
 		read func(io.Reader)
 		used int
 	}{
 		"to its end":         {"/", all, 7},
+		"line by line":       {"/", lines, 7},
 		"in parts":           {"/", func(r io.Reader) { all(iotest.OneByteReader(r)) }, 7},
 		"of 100 kB":          {"/long", all, 7},
 		"to the end of JSON": {"/", func(r io.Reader) { _ = json.NewDecoder(r).Decode(&struct{}{}) }, 7},
@@ -178,36 +193,73 @@ func TestTransportSettles(t *testing.T) {
 		"empty":              {"/none", all, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, memengine.New(), "llm", 5, &sema.Options{Pools: "tpm=1000/24h"})
-			calls := 0
-			transport := &semahttp.Transport{
-				Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(s, sema.Take("tpm", 50)) },
-				Used: func(a *http.Response, end []byte) map[string]int {
-					calls++
-					if a.StatusCode == http.StatusNoContent {
-						return map[string]int{"tpm": 3, "another": 9}
-					}
-					if found := tokens.FindSubmatch(end); found != nil {
-						n, _ := strconv.Atoi(string(found[1]))
-						return map[string]int{"tpm": n}
-					}
-					return nil
-				},
-			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+c.path, nil)
-			expect.OK(t, err)
-			resp, err := transport.RoundTrip(r)
-			expect.OK(t, err)
-			if resp.Request != r {
-				t.Error("the response is of another request")
-			}
-			c.read(resp.Body)
-			expect.OK(t, resp.Body.Close())
-			st, err := s.State(expect.Within(t))
-			expect.OK(t, err)
-			if st.Used != 0 || st.Pools[0].Used != c.used || calls != 1 {
-				t.Errorf("%d held, %d used of the rate, want %d; asked %d times", st.Used, st.Pools[0].Used, c.used, calls)
+			for _, http2 := range []bool{false, true} {
+				server := httptest.NewUnstartedServer(answers)
+				server.EnableHTTP2 = http2
+				server.StartTLS()
+				s := open(t, memengine.New(), "llm", 5, &sema.Options{Pools: "tpm=1000/24h"})
+				calls := 0
+				transport := &semahttp.Transport{
+					Base:  server.Client().Transport,
+					Limit: by(s, sema.Take("tpm", 50)),
+					Used: func(a *http.Response, end []byte) map[string]int {
+						calls++
+						if a.StatusCode == http.StatusNoContent {
+							return map[string]int{"tpm": 3, "another": 9}
+						}
+						if found := tokens.FindSubmatch(end); found != nil {
+							n, _ := strconv.Atoi(string(found[1]))
+							return map[string]int{"tpm": n}
+						}
+						return nil
+					},
+				}
+				r := request(t, t.Context(), server.URL+c.path)
+				resp, err := transport.RoundTrip(r)
+				expect.OK(t, err)
+				if resp.Request != r {
+					t.Error("the response is of another request")
+				}
+				c.read(resp.Body)
+				expect.OK(t, resp.Body.Close())
+				if name == "to its end" && resp.Trailer.Get("Cost") != "7" {
+					t.Errorf("trailers %v", resp.Trailer)
+				}
+				if n := usedOf(t, s); used(t, s) != 0 || n != c.used || calls != 1 {
+					t.Errorf("%s: %d held, %d used of the rate, want %d; asked %d times", resp.Proto, used(t, s), n, c.used, calls)
+				}
+				server.Close()
 			}
 		})
 	}
+}
+
+// usedOf is how much is used of the only pool.
+func usedOf(t testing.TB, s *sema.Semaphore) int {
+	t.Helper()
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
+	return st.Pools[0].Used
+}
+
+// What settles is asked wrongly, fails, or has nothing to settle.
+func TestSettlingThatFails(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "7 tokens") })
+	s := open(t, memengine.New(), "llm", 5, &sema.Options{Pools: "tpm=1000/24h"})
+	transport := &semahttp.Transport{Base: connections(t), Limit: by(s, sema.Take("tpm", 50)), Used: func(*http.Response, []byte) map[string]int { panic("a user's mistake") }}
+	func() {
+		defer func() { _ = recover() }()
+		_ = get(t, transport, t.Context(), u).Body.Close()
+	}()
+	nothingHeld(t, s)
+
+	// A request that runs without a permit, under another one's.
+	away := semahttp.Limiter{Name: "away", Acquire: func(context.Context, ...sema.AcquireOption) (semahttp.Permit, error) { return nil, sema.ErrEngine }}
+	without := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return away }, Outage: admit.Open,
+		Used: func(*http.Response, []byte) map[string]int { return map[string]int{"tpm": 7} }}
+	expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error { return get(t, without, ctx, u).Body.Close() }, sema.Take("tpm", 50)))
+	if n := usedOf(t, s); n != 100 {
+		t.Errorf("%d used, want twice 50", n)
+	}
+	semahttp.Settle(&http.Response{Body: http.NoBody}, without.Used)
 }

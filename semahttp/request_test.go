@@ -87,6 +87,18 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 	}
 }
 
+// The same of pools: a client says how many tokens it wants.
+func TestAnAmountThatCannotBe(t *testing.T) {
+	s := open(t, memengine.New(), "llm", 5, &sema.Options{Pools: "tpm=1000/24h"})
+	tooMuch := engine.MaxLimit
+	tooMuch++ // on 32 bits below 0, which is as wrong
+	for amount, want := range map[int]int{1000: 404, 1001: 413, engine.MaxLimit: 413, tooMuch: 400, 0: 400, -1: 400} {
+		if w := answer(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: by(s, sema.Take("tpm", amount))}, t.Context()); w.Code != want {
+			t.Errorf("%d tokens: %d, want %d", amount, w.Code, want)
+		}
+	}
+}
+
 // A limit that a function says wrong is no mistake of the client's.
 func TestALimitThatCannotBeIsTheServersMistake(t *testing.T) {
 	group, err := each.New(memengine.New(), "tenants", 5, &each.Options{LimitOf: func(string) int { return -1 }})

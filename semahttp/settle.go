@@ -13,10 +13,14 @@ const settleBytes = 4096
 
 // Settle says what a request has used of rates, before its permit is given back: see sema.Permit.Used. The permit is in the
 // context of a.Request; without one nothing happens. Settle changes a.Body. When that was read to its end, failed, or is closed, used is called
-// once, with the last 4 kB that were read: a vendor's count of tokens stands there, also at the end of a stream. It returns amounts by pool;
+// once, with the last 4 kB that were read: a vendor's count of tokens stands there, also at the end of a stream. After 101 Switching Protocols
+// it is called at each read, because either side may end the connection. It returns amounts by pool;
 // nil if it cannot tell: then all that the permit took counts. Transport.Used does this for requests that are sent; call Settle in
-// httputil.ReverseProxy.ModifyResponse, behind a Handler.
+// httputil.ReverseProxy.ModifyResponse, behind a Handler. What is read may be compressed: let Rewrite delete Accept-Encoding.
 func Settle(a *http.Response, used func(a *http.Response, end []byte) map[string]int) {
+	if a.Request == nil {
+		return
+	}
 	p := sema.PermitFrom(a.Request.Context())
 	if p == nil {
 		return
@@ -31,6 +35,7 @@ func Settle(a *http.Response, used func(a *http.Response, end []byte) map[string
 		return
 	}
 	if w, ok := a.Body.(io.Writer); ok { // the protocol was switched
+		m.each = true
 		a.Body = struct {
 			io.ReadCloser
 			io.Writer
@@ -44,6 +49,7 @@ func Settle(a *http.Response, used func(a *http.Response, end []byte) map[string
 type metered struct {
 	io.ReadCloser
 	told func(end []byte)
+	each bool // also at each read
 
 	mu   sync.Mutex // a Close may come while somebody reads
 	end  []byte
@@ -59,7 +65,7 @@ func (m *metered) Read(b []byte) (int, error) {
 		m.end = m.end[:copy(m.end, m.end[more:])]
 	}
 	m.mu.Unlock()
-	if err != nil {
+	if err != nil || m.each && n > 0 {
 		m.tell()
 	}
 	return n, err
@@ -75,7 +81,7 @@ func (m *metered) tell() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.over {
-		m.over = true
+		m.over = !m.each
 		m.told(m.end)
 	}
 }

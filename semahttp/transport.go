@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"sema"
 	"sema/admit"
 )
 
@@ -96,12 +97,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	// Base may keep the response for as long as the body lasts. It must not keep
 	// our body with it, or nobody could tell that the caller dropped it.
+	if resp.Trailer == nil {
+		resp.Trailer = http.Header{} // Base adds to it at the end of the body: the copy has to see that
+	}
 	answer := *resp
-	if t.Used != nil {
-		of := answer.Request
-		answer.Request = sent
-		Settle(&answer, t.Used)
-		answer.Request = of
+	if t.Used != nil && sema.PermitFrom(sent.Context()) != sema.PermitFrom(r.Context()) { // else it is one that the caller holds for something else
+		told := answer // what Used is told of must not lead to our body either
+		told.Request = sent
+		if hasNoBody(r, &answer) {
+			told.Body = nil
+		}
+		if Settle(&told, t.Used); told.Body != nil {
+			answer.Body = told.Body
+		}
+		told.Request = r
 	}
 	if answer.Request == sent {
 		answer.Request = r

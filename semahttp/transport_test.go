@@ -143,6 +143,7 @@ func TestABodyThatNobodyClosesIsFound(t *testing.T) {
 	tr := transport(t, sem)
 	told := make(chan semahttp.Abandoned, 1)
 	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
+	tr.Used = func(*http.Response, []byte) map[string]int { return nil }
 	u := drip(t, make(chan struct{}), gone)
 	resp := get(t, tr, expect.Within(t), u)
 	_, err := io.ReadFull(resp.Body, make([]byte, 3))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
@@ -147,6 +148,28 @@ func TestAnUpgradeThroughAProxy(t *testing.T) {
 		}
 		expect.OK(t, resp.Body.Close())
 		expect.Until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+	})
+}
+
+// Either side may end a connection: what it has cost is settled before the permit is back.
+func TestAnUpgradeSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memengine.New(), "llm", 1, &sema.Options{Pools: "tpm=1000/24h"})
+		target, err := url.Parse(serve(t, echo))
+		expect.OK(t, err)
+		proxy := httputil.NewSingleHostReverseProxy(target)
+		proxy.Transport = connections(t)
+		proxy.ModifyResponse = func(a *http.Response) error {
+			semahttp.Settle(a, func(_ *http.Response, end []byte) map[string]int { return map[string]int{"tpm": 7 * len(end)} })
+			return nil
+		}
+		resp, rw := upgrade(t, connections(t), serve(t, (&semahttp.Handler{Next: proxy, Limit: by(s, sema.Take("tpm", 500))}).ServeHTTP))
+		say(t, rw)
+		expect.OK(t, resp.Body.Close())
+		expect.Until(t, "the permit is back", func() bool { return used(t, s) == 0 })
+		if n := usedOf(t, s); n == 500 || n%7 != 0 {
+			t.Errorf("%d used", n)
+		}
 	})
 }
 

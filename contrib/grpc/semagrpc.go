@@ -196,6 +196,9 @@ func (a *admitted) outcome(err error) error {
 
 // answered is outcome of a call to another side, which may say when it wants the next one.
 func (a *admitted) answered(err error) error {
+	if _, own := errors.AsType[*failure](err); own { // of another Limiter within this one, and not of the other side
+		return a.outcome(err)
+	}
 	switch s := status.Convert(err); s.Code() {
 	case codes.ResourceExhausted, codes.Unavailable:
 		for _, detail := range s.Details() {

@@ -173,6 +173,15 @@ func TestACallThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 		if after < 14*time.Second || after > 46*time.Second {
 			t.Errorf("told to try again in %v; three waits of ten seconds are before it", after)
 		}
+		// A limiter around it hears that of the other side, and not of a limiter of its own.
+		tenants, err1 := sema.New(e, "tenants", 5, nil)
+		must(t, err1)
+		outer, err1 := semagrpc.New(semagrpc.Limit{Semaphore: tenants, Outage: admit.Local(5, 0)})
+		must(t, err1)
+		_ = outer.UnaryClient(ctx, unary, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err })
+		if st, err1 := tenants.State(ctx); err1 != nil || (st.Cooldown == nil) != errors.Is(err, sema.ErrBusy) {
+			t.Errorf("after %v: cooldown %+v, %v", err, st.Cooldown, err1)
+		}
 		for range 3 {
 			must(t, <-done)
 		}

@@ -63,7 +63,10 @@ func newGateway(engine sema.Engine, vendor *url.URL, l limits) (*gateway, error)
 	}
 	g.limited = &semahttp.Handler{
 		Next: &httputil.ReverseProxy{
-			Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(vendor) },
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(vendor)
+				r.Out.Header.Del("Accept-Encoding") // or settle would look for tokens in compressed bytes
+			},
 			FlushInterval:  -1, // a token leaves when it comes
 			ModifyResponse: settle,
 		},
@@ -136,7 +139,8 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such model", http.StatusNotFound)
 		return
 	}
-	prompt := len(body) / 4 // about four bytes are a token
+	prompt := len(body) / 4                       // about four bytes are a token
+	asked.MaxTokens = min(asked.MaxTokens, 1<<30) // more than any pool has
 	r = r.WithContext(context.WithValue(r.Context(), jobKey{}, job{organisation, user, asked.Model, prompt + asked.MaxTokens}))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	g.limited.ServeHTTP(w, r)

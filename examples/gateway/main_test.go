@@ -41,6 +41,7 @@ func TestWhatIsNoRequestForAModel(t *testing.T) {
 		{"acme", `{"model":"large"}`, 400},
 		{"acme", `{"model":"none","max_tokens":1}`, 404},
 		{"acme", `{"model":"large","max_tokens":20001}`, 413}, // more than there is at once
+		{"acme", `{"model":"large","max_tokens":9223372036854775807}`, 413},
 		{"acme", strings.Repeat("x", 1<<20+1), 413},
 		{"acme", `{"model":"large","max_tokens":1}`, 200},
 	} {

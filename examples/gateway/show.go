@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -252,12 +253,19 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer u.requests.Enter(1)()
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprint(w, "data: the first token\n\n")
-	_ = http.NewResponseController(w).Flush()
+	out, flush := io.Writer(w), http.NewResponseController(w).Flush
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer func() { _ = z.Close() }()
+		out, flush = z, func() error { return errors.Join(z.Flush(), http.NewResponseController(w).Flush()) }
+	}
+	_, _ = fmt.Fprint(out, "data: the first token\n\n")
+	_ = flush()
 	u.requests.Full(r.Context())
 	if r.Header.Get("Endless") != "" {
 		<-r.Context().Done()
 		return
 	}
-	_, _ = fmt.Fprintf(w, "data: the last token\n\ndata: {\"usage\":{\"total_tokens\": %d}}\n\n", (len(body)/4+asked.MaxTokens)/20)
+	_, _ = fmt.Fprintf(out, "data: the last token\n\ndata: {\"usage\":{\"total_tokens\": %d}}\n\n", (len(body)/4+asked.MaxTokens)/20)
 }
