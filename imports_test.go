@@ -59,6 +59,7 @@ var importRules = []struct {
 	{"sema/internal/fixture/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
 	{"sema/internal/fixture/child", []string{"sema/internal/fixture/expect"}, "processes are anybody's"},
 	{"sema/internal/fixture/expect", nil, "every test may import it"},
+	{"sema/internal/fixture/opened", []string{"sema", "sema/engine", "sema/internal/fixture/expect", "sema/internal/protocol"}, "it opens what tests use, over any engine"},
 	{"sema/internal/fixture/stall", []string{"sema/internal/watchdog"}, "every test may import it"},
 	{"sema/internal/watchdog", nil, "it looks at the clock alone"},
 	{"sema/cmd/sema/internal/guard", []string{"sema/cmd/sema/internal/early", "golang.org/x/sys/unix", "golang.org/x/term"}, "what watches over a command knows no semaphore"},

@@ -19,6 +19,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 )
 
@@ -84,11 +85,10 @@ func bubble(t *testing.T, o *sema.Options, f func(t *testing.T, e *counting, s *
 // operator is for the bubble's semaphore.
 func operator(t *testing.T, e sema.Engine) *sema.Operator {
 	t.Helper()
-	o, err := sema.Operate(e, "x")
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = o.Close() })
-	return o
+	return opened.Operator(t, e, "x")
 }
+
+var semOf = opened.Semaphore
 
 func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()

@@ -42,14 +42,6 @@ func logged(t *testing.T) *lines {
 	return l
 }
 
-func semOf(t *testing.T, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
-	t.Helper()
-	s, err := sema.New(e, name, limit, o)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // A caller that is refused for want of free weight learns how much of which limit is held, and one
 // that is refused for something else does not.
 func TestWhatARefusedCallerLearns(t *testing.T) {

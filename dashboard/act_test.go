@@ -61,9 +61,7 @@ func operate(t *testing.T, e protocol.Engine) {
 		t.Errorf("%+v", audit[1])
 	}
 	expect.Has(t, s.get(200, page), "3 of 1")
-	operator, err := sema.Operate(s.engine, "x")
-	expect.OK(t, err)
-	expect.OK(t, operator.Set(t.Context(), sema.Rule{Observe: true}))
+	expect.OK(t, s.operator("x").Set(t.Context(), sema.Rule{Observe: true}))
 	more := acquire(t, sem, 1)
 	expect.Until(t, "the look at it", func() bool { return strings.Contains(s.get(200, page), ">would wait<") })
 	expect.Has(t, s.get(200, page), "Only watched", "1 of 1 would have waited, up to 3 at once; a limit of 4 is enough for 99 %")

@@ -7,6 +7,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 )
 
@@ -15,9 +16,7 @@ func TestALimitThatFindsItself(t *testing.T) {
 	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
 		acquire(t, s.semaphore("llm", 37, nil), 1)
 		acquire(t, s.semaphore("plain", 37, nil), 1)
-		raw, err := s.engine.Open("llm", engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
-		defer func() { _ = raw.Close() }()
+		raw := opened.Session(t, s.engine, "llm", engine.Client{})
 		for number, bad := range []int{310, 31} {
 			reply, err := raw.Step(t.Context(), protocol.Call{Number: uint64(number + 1), Requests: []protocol.Request{
 				{Kind: protocol.SetLimit, Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: bad}},

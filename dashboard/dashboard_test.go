@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"sema/dashboard"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/watch"
 )
 
@@ -64,19 +64,13 @@ func admin(*http.Request) access.Who {
 
 func (s *site) semaphore(name string, limit int, o *sema.Options) *sema.Semaphore {
 	s.t.Helper()
-	sem, err := sema.New(s.engine, name, limit, o)
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = sem.Close() })
-	return sem
+	return opened.Semaphore(s.t, s.engine, name, limit, o)
 }
 
 // operator is for operators of a semaphore.
 func (s *site) operator(name string) *sema.Operator {
 	s.t.Helper()
-	o, err := sema.Operate(s.engine, name)
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = o.Close() })
-	return o
+	return opened.Operator(s.t, s.engine, name)
 }
 
 // acquire takes a permit until the test ends.
@@ -89,28 +83,7 @@ func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 }
 
 // queue has somebody wait, and returns when the engine knows.
-func queue(t *testing.T, e sema.Engine, name, label string, n int) {
-	t.Helper()
-	queued := make(chan struct{}, 1)
-	s, err := sema.New(e, name, 1, &sema.Options{Label: label, OnConflict: sema.LimitStored, Observer: sema.Observer{Queued: func(sema.Event) {
-		select {
-		case queued <- struct{}{}:
-		default:
-		}
-	}}})
-	expect.OK(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if p, err := s.Acquire(ctx, sema.Weight(n)); err == nil {
-			<-ctx.Done()
-			_ = p.Release()
-		}
-	}()
-	<-queued
-	t.Cleanup(func() { cancel(); <-done; _ = s.Close() })
-}
+var queue = opened.Waiter
 
 // get asks for a page and checks the status.
 func (s *site) get(code int, path string, headers ...string) string {

@@ -20,6 +20,7 @@ import (
 	"sema/engines/memengine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/redistest"
 	"sema/internal/protocol"
 	"sema/watch"
@@ -48,14 +49,12 @@ func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []stri
 // stepped makes one call of a session that ends with the test, and returns the ids of its requests.
 func stepped(t testing.TB, e sema.Engine, name string, who engine.Client, requests ...protocol.Request) (ids []string) {
 	t.Helper()
-	raw, err := e.Open(name, who, func(protocol.Notification) {})
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = raw.Close() })
+	raw := opened.Session(t, e, name, who)
 	for i := range requests {
 		requests[i].ID.Client, requests[i].ID.Number = raw.Client(), uint64(i+1)
 		ids = append(ids, requests[i].ID.String())
 	}
-	_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: requests})
+	_, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: requests})
 	expect.OK(t, err)
 	return ids
 }
@@ -110,10 +109,7 @@ func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
 func TestAPageShowsPools(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	s.asked("x", 3, 0, "")
-	o, err := sema.Operate(s.engine, "x")
-	expect.OK(t, err)
-	expect.OK(t, o.Set(t.Context(), sema.Rule{Pools: "gpu=4,licence=1"}))
-	expect.OK(t, o.Close())
+	expect.OK(t, s.operator("x").Set(t.Context(), sema.Rule{Pools: "gpu=4,licence=1"}))
 	s.asked("x", 3, 0, "\x02gpu=2,licence=1", "\x02gpu=3", "\x02gpu=1", "\x02licence=1")
 	page := s.get(200, "/semaphore?name=x")
 	expect.Has(t, page, "licence is out:</b>", "1 of 1 held by asked</a>", "1 waits for it</a>", "pool=gpu", "pool=licence")
@@ -133,10 +129,7 @@ func TestAPageShowsKeysBelowKeys(t *testing.T) {
 	of := func(names ...string) string { return strings.Join(names, engine.KeySeparator) }
 	s := open(t, dashboard.Options{Allow: admin})
 	s.asked("x", 9, 3, of("acme", "alice"), of("acme", "a/b"), of("acme"), of("acme", "alice"), of("acme", "alice"), "", of(org, user))
-	o, err := sema.Operate(s.engine, "x")
-	expect.OK(t, err)
-	expect.OK(t, o.Set(t.Context(), sema.Rule{Share: 300}, "acme", "alice"))
-	expect.OK(t, o.Close())
+	expect.OK(t, s.operator("x").Set(t.Context(), sema.Rule{Share: 300}, "acme", "alice"))
 	page := s.get(200, "/semaphore?name=x")
 	var rows []string
 	for _, row := range regexp.MustCompile(`data-key="=([^"]*)">\n<th role="rowheader" scope="row" class="level(\d)"><bdi title="([^"]*)">([^<]*)<`).FindAllStringSubmatch(page, -1) {

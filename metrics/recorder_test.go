@@ -17,6 +17,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/metrics"
 )
 
@@ -55,22 +56,11 @@ func recorder(t *testing.T, o *metrics.Options) *metrics.Recorder {
 	return r
 }
 
-// semaphore is one in memory whose end the test sees to.
-func semaphore(t *testing.T, e sema.Engine, name string, limit int, o sema.Options) *sema.Semaphore {
-	t.Helper()
-	s, err := sema.New(e, name, limit, &o)
-	expect.OK(t, err)
-	return s
-}
+// semaphore is open until the test ends.
+var semaphore = opened.Semaphore
 
 // operator is for operators of a semaphore.
-func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
-	t.Helper()
-	o, err := sema.Operate(e, name)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = o.Close() })
-	return o
-}
+var operator = opened.Operator
 
 func take(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
@@ -82,12 +72,12 @@ func take(t *testing.T, s *sema.Semaphore) *sema.Permit {
 func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		defer func() { _ = e.Close() }()
+		t.Cleanup(func() { _ = e.Close() })
 		r := recorder(t, nil)
 		var mu sync.Mutex
 		told := map[string]int{}
 		tell := func(what string) { mu.Lock(); told[what]++; mu.Unlock() }
-		s := semaphore(t, e, "llm", 1, sema.Options{MaxHold: 20 * time.Second, Observer: r.Observer().And(sema.Observer{
+		s := semaphore(t, e, "llm", 1, &sema.Options{MaxHold: 20 * time.Second, Observer: r.Observer().And(sema.Observer{
 			Queued:    func(sema.Event) { tell("queued") },
 			Acquired:  func(sema.Event) { tell("acquired") },
 			Failed:    func(sema.Event) { tell("failed") },
@@ -95,8 +85,6 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 			Lost:      func(sema.Event) { tell("lost") },
 			Abandoned: func(sema.Event) { tell("abandoned") },
 		})})
-		defer func() { _ = s.Close() }()
-
 		p := take(t, s)
 		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Fatal(err)

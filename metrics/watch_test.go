@@ -18,6 +18,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 	"sema/metrics"
 	"sema/watch"
@@ -44,7 +45,7 @@ func (e *fragile) List(ctx context.Context) ([]string, error) {
 func watched(t *testing.T, o *metrics.WatchOptions, test func(t *testing.T, e *fragile, x *metrics.Watch)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fragile{Engine: memengine.New()}
-		defer func() { _ = e.Close() }()
+		t.Cleanup(func() { _ = e.Close() }) // after the semaphores
 		w, err := watch.New(e, nil)
 		expect.OK(t, err)
 		defer w.Close()
@@ -58,8 +59,7 @@ func watched(t *testing.T, o *metrics.WatchOptions, test func(t *testing.T, e *f
 
 func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
-		s := semaphore(t, e, "llm", 3, sema.Options{})
-		defer func() { _ = s.Close() }()
+		s := semaphore(t, e, "llm", 3, &sema.Options{})
 		p, err := s.Acquire(t.Context(), sema.Weight(2))
 		expect.OK(t, err)
 		for range 2 {
@@ -105,19 +105,16 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 // Keys are counted, and never named: there may be as many as a service has users.
 func TestWatchNamesNoKey(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
-		plain := semaphore(t, e, "plain", 1, sema.Options{})
-		defer func() { _ = plain.Close() }()
+		plain := semaphore(t, e, "plain", 1, &sema.Options{})
 		defer runtime.KeepAlive(take(t, plain))
-		s := semaphore(t, e, "llm", 10, sema.Options{Caps: sema.Caps{2}})
-		defer func() { _ = s.Close() }()
+		s := semaphore(t, e, "llm", 10, &sema.Options{Caps: sema.Caps{2}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
 		recorder, err := metrics.NewRecorder(nil)
 		expect.OK(t, err)
-		watching := semaphore(t, e, "llm", 10, sema.Options{Caps: sema.Caps{2}, Observer: recorder.Observer()})
-		defer func() { _ = watching.Close() }()
+		watching := semaphore(t, e, "llm", 10, &sema.Options{Caps: sema.Caps{2}, Observer: recorder.Observer()})
 		for i := range 5 {
 			for range 3 {
 				all.Go(func() {
@@ -155,8 +152,7 @@ func TestWatchNamesNoKey(t *testing.T) {
 // Keys of several names are counted level by level: at most six series a semaphore, whatever they are called.
 func TestWatchCountsKeysByLevel(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
-		s := semaphore(t, e, "llm", 9, sema.Options{Caps: sema.Caps{3, 2}})
-		defer func() { _ = s.Close() }()
+		s := semaphore(t, e, "llm", 9, &sema.Options{Caps: sema.Caps{3, 2}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -209,8 +205,7 @@ func TestWatchHasPools(t *testing.T) {
 		sixteen, err := engine.NewPools(many, 1)
 		expect.OK(t, err)
 		for name, pools := range map[string]engine.Pools{"job1": "db=3,gpu=2", "job2": "gpu=5,tpu=1", "many1": sixteen, "many2": "a=1,pool00=2,zoo=1", "plain": "gpu=1"} {
-			s := semaphore(t, e, name, 9, sema.Options{Pools: pools})
-			defer func() { _ = s.Close() }()
+			s := semaphore(t, e, name, 9, &sema.Options{Pools: pools})
 			var takes []sema.AcquireOption
 			if strings.HasPrefix(name, "job") {
 				takes = []sema.AcquireOption{sema.Take("gpu", 2)}
@@ -256,16 +251,13 @@ func TestWatchHasPools(t *testing.T) {
 // What a controller that finds the limit says is a gauge, while it says it.
 func TestWatchHasWhatWentBadly(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
-		s := semaphore(t, e, "llm", 3, sema.Options{})
-		defer func() { _ = s.Close() }()
+		s := semaphore(t, e, "llm", 3, &sema.Options{})
 		defer runtime.KeepAlive(take(t, s))
 		if got := text(t, x); strings.Contains(got, "sema_limit_bad{") {
 			t.Errorf("nobody finds the limit:\n%s", got)
 		}
-		raw, err := e.Open("llm", engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
-		defer func() { _ = raw.Close() }()
-		_, err = raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
+		raw := opened.Session(t, e, "llm", engine.Client{})
+		_, err := raw.Step(t.Context(), protocol.Call{Number: 1, Requests: []protocol.Request{
 			{Kind: protocol.SetLimit, Limit: 4, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}},
 		}})
 		expect.OK(t, err)
@@ -281,11 +273,10 @@ func TestWatchHasWhatWentBadly(t *testing.T) {
 func TestWatchCountsLeasesThatEnd(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
 		// Nobody renews a detached permit after Close, as if its process had died.
-		s := semaphore(t, e, "llm", 2, sema.Options{Lease: 10 * time.Second, Detached: true})
+		s := semaphore(t, e, "llm", 2, &sema.Options{Lease: 10 * time.Second, Detached: true})
 		take(t, s)
 		_ = s.Close()
-		released := semaphore(t, e, "llm", 2, sema.Options{})
-		defer func() { _ = released.Close() }()
+		released := semaphore(t, e, "llm", 2, &sema.Options{})
 		p := take(t, released)
 		time.Sleep(5 * time.Second)
 		_ = p.Release()
@@ -300,8 +291,7 @@ func TestWatchCountsLeasesThatEnd(t *testing.T) {
 func TestWatchBoundsNames(t *testing.T) {
 	watched(t, &metrics.WatchOptions{Names: 2}, func(t *testing.T, e *fragile, x *metrics.Watch) {
 		for i := range 10 {
-			s := semaphore(t, e, fmt.Sprint("tenant-", i), 5, sema.Options{})
-			defer func() { _ = s.Close() }()
+			s := semaphore(t, e, fmt.Sprint("tenant-", i), 5, &sema.Options{})
 			defer runtime.KeepAlive(take(t, s)) // what nobody has in sight comes back
 		}
 		time.Sleep(time.Minute)
@@ -339,10 +329,10 @@ func TestWatchShowsTheBusiest(t *testing.T) {
 		}
 		expect.OK(t, operator(t, e, "idle").Set(t.Context(), sema.Rule{Limit: 5}))
 		want("idle")
-		busy := semaphore(t, e, "busy", 5, sema.Options{})
+		busy := semaphore(t, e, "busy", 5, &sema.Options{})
 		held := take(t, busy)
 		want("busy")
-		busier := semaphore(t, e, "busier", 5, sema.Options{})
+		busier := semaphore(t, e, "busier", 5, &sema.Options{})
 		first, second := take(t, busier), take(t, busier)
 		want("busy") // nothing takes the place of one that is in use
 		_ = held.Release()
@@ -357,7 +347,7 @@ func TestWatchShowsTheBusiest(t *testing.T) {
 func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
 	watched(t, &metrics.WatchOptions{Names: 1}, func(t *testing.T, e *fragile, x *metrics.Watch) {
 		for _, name := range []string{"first", "second"} {
-			s := semaphore(t, e, name, 5, sema.Options{})
+			s := semaphore(t, e, name, 5, &sema.Options{})
 			take(t, s)
 			time.Sleep(time.Minute)
 			wants(t, text(t, x), map[string]string{fmt.Sprintf(`sema_limit{sema_name=%q}`, name): "5"})
@@ -373,8 +363,7 @@ func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
 
 func TestWatchSaysThatTheEngineIsAway(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
-		s := semaphore(t, e, "llm", 3, sema.Options{})
-		defer func() { _ = s.Close() }()
+		s := semaphore(t, e, "llm", 3, &sema.Options{})
 		defer runtime.KeepAlive(take(t, s))
 		time.Sleep(time.Minute)
 		wants(t, text(t, x), map[string]string{`sema_engine_up`: "1", `sema_limit{sema_name="llm"}`: "3"})

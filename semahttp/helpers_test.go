@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/fixture/redistest"
 	"sema/semahttp"
@@ -38,13 +39,7 @@ func newSem(t testing.TB, limit int) *sema.Semaphore {
 }
 
 // open is a semaphore that is open until the test ends.
-func open(t testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
-	t.Helper()
-	s, err := sema.New(e, name, limit, o)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
+var open = opened.Semaphore
 
 // used is the weight held.
 func used(t testing.TB, s *sema.Semaphore) int {

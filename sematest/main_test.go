@@ -12,28 +12,17 @@ import (
 	"sema"
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/sematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open is a semaphore that is open until the test ends.
-func open(t *testing.T, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
-	t.Helper()
-	s, err := sema.New(e, name, limit, o)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
+var open = opened.Semaphore
 
 // operator is for operators of a semaphore.
-func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
-	t.Helper()
-	o, err := sema.Operate(e, name)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = o.Close() })
-	return o
-}
+var operator = opened.Operator
 
 // told is a test that keeps what it is told instead of failing.
 type told struct {

@@ -19,6 +19,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -106,13 +107,7 @@ func semaphore(t *testing.T, e protocol.Engine, name string, limit int, o *sema.
 }
 
 // operator makes an operator of a semaphore.
-func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
-	t.Helper()
-	o, err := sema.Operate(e, name)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = o.Close() })
-	return o
-}
+var operator = opened.Operator
 
 // listener returns the events of a stream one by one.
 type listener struct {

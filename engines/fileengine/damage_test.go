@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/pack"
 	"sema/internal/protocol"
 )
@@ -261,9 +261,7 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 func TestStateWaitsForABusyLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := sema.New(openEngine(t, dir), "x", 1, nil)
-	expect.OK(t, err)
-	defer func() { _ = s.Close() }()
+	s := opened.Semaphore(t, openEngine(t, dir), "x", 1, nil)
 	p, err := s.Acquire(t.Context())
 	expect.OK(t, err)
 	f, err := os.OpenFile(logOf(dir), os.O_RDWR, 0)

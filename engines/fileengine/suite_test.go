@@ -9,6 +9,7 @@ import (
 	"sema/engines/fileengine"
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 func open(tb testing.TB) enginetest.Store {
@@ -37,10 +38,7 @@ func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 		e, err := fileengine.New(dir, nil)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = e.Close() })
-		s, err := sema.New(e, "x", 1, &sema.Options{Keep: keep, Observer: sema.Observer{Queued: func(sema.Event) { queued <- true }}})
-		expect.OK(t, err)
-		t.Cleanup(func() { _ = s.Close() })
-		return s
+		return opened.Semaphore(t, e, "x", 1, &sema.Options{Keep: keep, Observer: sema.Observer{Queued: func(sema.Event) { queued <- true }}})
 	}
 	one, other := open(5*time.Second), open(0)
 	p, err := one.Acquire(expect.Within(t))

@@ -16,6 +16,7 @@ import (
 	"sema/engine"
 	"sema/engines/httpengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 // What waiting cannot cure fails at once, and says what to try. The acquisition is patient, so it
@@ -67,9 +68,7 @@ func TestWhatNeverGetsBetter(t *testing.T) {
 			e, err := httpengine.New(address, nil)
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = e.Close() })
-			s, err := sema.New(e, "x", 1, &sema.Options{Patient: true})
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = s.Close() })
+			s := opened.Semaphore(t, e, "x", 1, &sema.Options{Patient: true})
 			_, err = s.Acquire(expect.Within(t))
 			var failure *engine.Error
 			if !errors.As(err, &failure) || errors.Is(err, context.DeadlineExceeded) || failure.Temporary || !strings.Contains(failure.Hint, c.hint) {

@@ -20,6 +20,7 @@ import (
 	"sema/engines/redisengine"
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/fixture/redistest"
 	"sema/server"
@@ -155,10 +156,7 @@ func (r *restartable) client(tb testing.TB) sema.Engine {
 }
 
 func (r *restartable) semaphore(limit int, o *sema.Options) *sema.Semaphore {
-	s, err := sema.New(r.client(r.tb), r.tb.Name(), limit, o)
-	expect.OK(r.tb, err)
-	r.tb.Cleanup(func() { _ = s.Close() })
-	return s
+	return opened.Semaphore(r.tb, r.client(r.tb), r.tb.Name(), limit, o)
 }
 
 func memory() sema.Engine { return memengine.New() }

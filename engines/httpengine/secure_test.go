@@ -16,6 +16,7 @@ import (
 	"sema/engines/httpengine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/pipenet"
 	"sema/server"
 )
@@ -54,10 +55,7 @@ func TestTLSAndTokens(t *testing.T) {
 			return c
 		}
 		semaphore := func() *sema.Semaphore {
-			s, err := sema.New(dial(&httpengine.Options{Token: "worker.secret-of-the-worker", TLS: trusts}), "x", 1, nil)
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = s.Close() })
-			return s
+			return opened.Semaphore(t, dial(&httpengine.Options{Token: "worker.secret-of-the-worker", TLS: trusts}), "x", 1, nil)
 		}
 		ctx := expect.Within(t)
 		p, err := semaphore().Acquire(ctx)

@@ -13,6 +13,7 @@ import (
 	"sema/engine"
 	"sema/engines/pgengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 // After Hold the permit stays granted until the transaction ends, even if an operator
@@ -42,9 +43,7 @@ func TestHold(t *testing.T) {
 	tx, err := c.Begin(expect.Within(t))
 	expect.OK(t, err)
 	expect.OK(t, first.Hold(expect.Within(t), tx, held))
-	operator, err := sema.Operate(second, "x")
-	expect.OK(t, err)
-	defer func() { _ = operator.Close() }()
+	operator := opened.Operator(t, second, "x")
 	released := make(chan error, 1)
 	go func() { released <- operator.Release(expect.Within(t), held.ID()) }()
 	waitForLock(t, s, 1)

@@ -21,6 +21,7 @@ import (
 	"sema/engines/pgengine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 )
 
@@ -42,10 +43,7 @@ func poolAt(tb testing.TB, address string) *pgxpool.Pool {
 
 func semAt(tb testing.TB, e sema.Engine, label string) *sema.Semaphore {
 	tb.Helper()
-	s, err := sema.New(e, "x", 1, &sema.Options{Label: label, Lease: 10 * expect.Patience})
-	expect.OK(tb, err)
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
+	return opened.Semaphore(tb, e, "x", 1, &sema.Options{Label: label, Lease: 10 * expect.Patience})
 }
 
 // checkHandOff tests that a waiting client gets the permit that another one releases.

@@ -26,6 +26,7 @@ import (
 	"sema/engines/register"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/stall"
 	"sema/internal/protocol"
 )
@@ -328,9 +329,7 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
 		s := startServer(t)
-		sem, err := sema.New(engineAt(t, s.url(), nil), "x", 1, &sema.Options{Lease: 5 * time.Second})
-		expect.OK(t, err)
-		t.Cleanup(func() { _ = sem.Close() })
+		sem := opened.Semaphore(t, engineAt(t, s.url(), nil), "x", 1, &sema.Options{Lease: 5 * time.Second})
 		p, err := sem.Acquire(expect.Within(t))
 		expect.OK(t, err)
 		query(t, s, diskFull)

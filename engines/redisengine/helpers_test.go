@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 )
 
@@ -62,13 +63,7 @@ func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Option
 }
 
 // operator returns an operator of a semaphore.
-func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
-	t.Helper()
-	o, err := sema.Operate(e, name)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = o.Close() })
-	return o
-}
+var operator = opened.Operator
 
 func acquire(t testing.TB, s *sema.Semaphore) *sema.Permit {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"sema/engine"
 	"sema/engines/register"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/loop"
 	"sema/internal/protocol"
 )
@@ -129,9 +130,7 @@ func TestLostVersionsAreNotRepeated(t *testing.T) {
 		open := func() (*sema.Semaphore, *sema.Operator) {
 			e := engineOn(t, store, nil)
 			s := semaphoreOn(t, e, &sema.Options{Lease: time.Hour})
-			o, err := sema.Operate(e, "x")
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = o.Close() })
+			o := opened.Operator(t, e, "x")
 			return s, o
 		}
 		use := func(s *sema.Semaphore) {

@@ -11,6 +11,7 @@ import (
 	"sema/engines/register"
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,10 +119,7 @@ func engineOn(tb testing.TB, store register.Store, o *register.Options) *registe
 // semaphoreOn is x on an engine, with a limit of 1.
 func semaphoreOn(tb testing.TB, e sema.Engine, o *sema.Options) *sema.Semaphore {
 	tb.Helper()
-	s, err := sema.New(e, "x", 1, o)
-	expect.OK(tb, err)
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
+	return opened.Semaphore(tb, e, "x", 1, o)
 }
 
 // distantStore is a lockingStore behind a slow network.

@@ -18,6 +18,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/history"
 	"sema/internal/protocol"
 	"sema/watch"
@@ -45,10 +46,7 @@ func bubble(t *testing.T, f func(t *testing.T, e protocol.Engine, h *history.His
 
 func semaphore(t *testing.T, e protocol.Engine, label string) *sema.Semaphore {
 	t.Helper()
-	s, err := sema.New(e, "x", 2, &sema.Options{Label: label, Lease: 30 * time.Second})
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	return opened.Semaphore(t, e, "x", 2, &sema.Options{Label: label, Lease: 30 * time.Second})
 }
 
 // The history has who held the semaphore, who waited, and who left the queue, with their

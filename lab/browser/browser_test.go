@@ -24,6 +24,7 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/protocol"
 	"sema/watch"
 )
@@ -276,19 +277,13 @@ func operator(*http.Request) access.Who {
 // semaphore is a client, as a process has one.
 func (s *site) semaphore(name string, limit int, label string) *sema.Semaphore {
 	s.t.Helper()
-	sem, err := sema.New(s.engine, name, limit, &sema.Options{Label: label})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = sem.Close() })
-	return sem
+	return opened.Semaphore(s.t, s.engine, name, limit, &sema.Options{Label: label})
 }
 
 // operator is for operators of a semaphore.
 func (s *site) operator(name string) *sema.Operator {
 	s.t.Helper()
-	o, err := sema.Operate(s.engine, name)
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = o.Close() })
-	return o
+	return opened.Operator(s.t, s.engine, name)
 }
 
 func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
@@ -303,24 +298,7 @@ func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 // the queue.
 func (s *site) wait(name, label string, n int) {
 	s.t.Helper()
-	queued := make(chan struct{}, 1)
-	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, OnConflict: sema.LimitStored, Observer: sema.Observer{Queued: func(sema.Event) {
-		select {
-		case queued <- struct{}{}:
-		default:
-		}
-	}}})
-	expect.OK(s.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		if p, err := sem.Acquire(ctx, sema.Weight(n)); err == nil {
-			<-ctx.Done()
-			_ = p.Release()
-		}
-	})
-	s.t.Cleanup(func() { cancel(); waiting.Wait(); _ = sem.Close() })
-	<-queued
+	opened.Waiter(s.t, s.engine, name, label, n)
 }
 
 // town fills an engine with semaphores as a team might have them.
@@ -352,9 +330,7 @@ func (s *site) town() (revocable *sema.Permit) {
 // gives back the n-th.
 func (s *site) ask(name string, limit, perKey int, keys ...string) (release func(n int)) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(protocol.Notification) {})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = raw.Close() })
+	raw := opened.Session(s.t, s.engine, name, engine.Client{Host: "web-1", PID: 7, Label: "api"})
 	id := func(n int) engine.ID { return engine.ID{Client: raw.Client(), Number: uint64(n + 1), Weight: 1} }
 	number := uint64(0)
 	step := func(requests ...protocol.Request) {
@@ -387,9 +363,7 @@ func (s *site) named(name string, limit int, takes engine.Pools, callers ...stri
 // step makes one call of a session that ends with the test.
 func (s *site) step(name string, requests ...protocol.Request) {
 	s.t.Helper()
-	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "w"}, func(protocol.Notification) {})
-	expect.OK(s.t, err)
-	s.t.Cleanup(func() { _ = raw.Close() })
-	_, err = raw.Step(s.t.Context(), protocol.Call{Number: 1, Requests: requests})
+	raw := opened.Session(s.t, s.engine, name, engine.Client{Host: "h", PID: 1, Label: "w"})
+	_, err := raw.Step(s.t.Context(), protocol.Call{Number: 1, Requests: requests})
 	expect.OK(s.t, err)
 }

@@ -14,16 +14,14 @@ import (
 
 	"sema"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/redistest"
 )
 
 // set sets the limit of the semaphore that l looks at, as an operator.
 func (l *looker) set(name string, limit int) {
 	l.t.Helper()
-	o, err := sema.Operate(l.engine, name)
-	expect.OK(l.t, err)
-	defer func() { _ = o.Close() }()
-	expect.OK(l.t, o.Set(l.t.Context(), sema.Rule{Limit: limit}))
+	expect.OK(l.t, opened.Operator(l.t, l.engine, name).Set(l.t.Context(), sema.Rule{Limit: limit}))
 }
 
 // At a terminal a table takes the place of the one before, and what was on the screen stays.

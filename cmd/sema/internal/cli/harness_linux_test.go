@@ -21,6 +21,7 @@ import (
 	"sema/engines/fileengine"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 // job is a running sema, with its command's output at hand.
@@ -212,9 +213,7 @@ func look(t testing.TB, url, name string) *looker {
 		engine = e
 	}
 	t.Cleanup(func() { _ = engine.Close() })
-	s, err := sema.New(engine, name, 1, nil)
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	s := opened.Semaphore(t, engine, name, 1, nil)
 	return &looker{t, engine, s}
 }
 
