@@ -37,6 +37,9 @@ func (w *watch) inVain(ctx context.Context, e sema.Engine) error {
 		case err != nil || st.Observed != nil: // nobody waits for a limit that is only watched
 			return err
 		}
+		if w.flags.limitGiven && w.flags.conflict == "newest" && !st.Pinned {
+			st.Limit = limit // asking sets it
+		}
 		const try = "another name for the inner semaphore, or env -u " + heldVariable + " in front of a command that outlives the outer one"
 		for _, b := range view.LookAt(st).Bounds(w.flags.wish()) {
 			ours, id := 0, ""

@@ -100,6 +100,9 @@ func (f *runFlags) check(p *program, cmd *cobra.Command) error {
 	if err := f.takeFlags.check(p, cmd); err != nil {
 		return err
 	}
+	if f.replace == "running" && f.tries() {
+		return usage("--wait 30s", "--replace=running waits for the end of an earlier command, and may not with --no-wait")
+	}
 	if f.cooldown <= 0 || f.cooldown > engine.MaxCooldown || cmd.Flags().Changed("cooldown") && len(f.coolOn) == 0 {
 		return usage("--cooldown-on 75 --cooldown 30s", "--cooldown %v needs --cooldown-on, and is up to %v", f.cooldown, engine.MaxCooldown)
 	}

@@ -20,6 +20,8 @@ func catchSignals() *signals {
 	s := &signals{C: make(chan os.Signal, 64), begun: make(chan struct{})}
 	go func() {
 		signal.Notify(s.C, caught()...)
+		// Else Go ends the program by it when nobody reads its messages any more, and the guard kills the command.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		close(s.begun)
 	}()
 	return s

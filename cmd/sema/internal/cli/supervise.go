@@ -123,7 +123,9 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			s.signalled = cmp.Or(s.signalled, bySignal(sig))
 			if s.checks && !ended {
 				s.command.Terminate()
-				s.stopping, kill = true, time.After(s.grace.after)
+				if !s.stopping {
+					s.stopping, kill = true, time.After(s.grace.after)
+				}
 			} else if !ended {
 				s.command.Signal(sig.(syscall.Signal))
 			} else if said {

@@ -22,6 +22,8 @@ func caught() []os.Signal {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		if !ignored(s) {
 			list = append(list, s)
+		} else if s == syscall.SIGQUIT {
+			signal.Ignore(s) // Go does not: it would end the program with a trace of all goroutines
 		}
 	}
 	return list

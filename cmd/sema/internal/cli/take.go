@@ -218,12 +218,10 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 			return nil, closeOrLeave(closing, at.close, signals, err)
 		}
 	}
-	limit := f.limit
-	if n := w.stored.Load(); n != 0 {
-		limit = int(n)
-	} else if time.Since(began) > quick {
+	limit := cmp.Or(int(w.stored.Load()), f.limit)
+	if time.Since(began) > quick {
 		// Another goroutine may have taken in the answer, and its event about another limit
-		// may still come.
+		// may still come; or the limit has changed since an earlier answer.
 		within, cancel := context.WithTimeout(ctx, explainTime)
 		if st, err := sem.State(within); err == nil && st.Limit > 0 {
 			limit = st.Limit
@@ -588,7 +586,14 @@ func (w *watch) explain(ctx context.Context, err error) error {
 		}
 	}
 	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s%s", w.urlFlag(), quote(w.name), options),
-		"%q: no permit %s: %s%s%d waiting", w.name, when, paused, held, st.Waiting())}
+		"%q: no permit %s: %s%s%d waiting", w.name, when, paused, held, others(st))}
+}
+
+// others is how many wait without this process, whose ticket may still be in the queue although its wait has ended.
+func others(st sema.State) int {
+	self := engine.Self("")
+	st.Waiters = slices.DeleteFunc(slices.Clone(st.Waiters), func(t engine.Waiter) bool { return t.Client.Host == self.Host && t.Client.PID == self.PID })
+	return st.Waiting()
 }
 
 // tooManySets reports whether so many other combinations of pools are waited for that a caller who wants these may not wait.

@@ -72,8 +72,9 @@ Signals. The command gets what the terminal or "kill %1" sends to the job; ^C,
 reaches sema alone, sema passes it on to the command's first process. If a
 signal ends the command, the same signal ends sema, so loops and scripts stop.
 While sema waits, any of these signals leaves the queue at once. A second signal
-ends sema even if the engine does not answer. A signal that was ignored when
-sema started stays ignored: INT in background jobs of a script, HUP under nohup.
+ends sema even if the engine does not answer. What was ignored when sema started
+stays ignored of INT and QUIT, as in background jobs of a script, and of HUP, as
+under nohup.
 
 Loss. sema renews the permit while the command runs. If renewals fail for so
 long that the lease may end, or if somebody revokes the permit, sema sends TERM
