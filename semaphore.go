@@ -456,13 +456,14 @@ func (s *Semaphore) close(ctx context.Context) error {
 	})
 }
 
-// Unused reports whether nobody in this process waits for a permit, or has one, and for how long.
+// Unused reports whether nobody in this process waits for a permit, or has one, and for how long. While the engine is still
+// to be told of a RetryAfter it is in use.
 func (s *Semaphore) Unused() (long time.Duration, unused bool) {
 	s.made()
 	l := &s.loop
 	l.Lock()
 	defer l.Unlock()
-	return l.Now() - s.used, l.Machine.Unused()
+	return l.Now() - s.used, l.Machine.Unused() && !l.Machine.Cooling()
 }
 
 // takeUp gives back the permits that the garbage collector found.

@@ -94,12 +94,15 @@ func (l *Jobs) Do(ctx context.Context, j Job, work func(context.Context) error) 
 	err = work(p.Context(ctx))
 	lost := p.Err()
 	switch {
-	case lost == nil:
+	case lost == nil, errors.Is(lost, sema.ErrReleased): // work itself gave the permit back, and is done
 		return err
 	case errors.Is(lost, sema.ErrHeldTooLong): // the work's own fault
 		return class.Join(lost, err)
 	}
-	return l.postponed(class.Join(lost, err))
+	if err != nil { // only its text: the job goes back whatever work returned, and a queue may know work's errors
+		lost = fmt.Errorf("%w; %v", lost, err)
+	}
+	return l.postponed(lost)
 }
 
 // Full reports whether so many jobs of a key wait here that a further one would go
@@ -118,8 +121,8 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 		return l.acquire(ctx, j.Key, weight)
 	}
 	began, answer := time.Now(), half(ctx, max(l.options.Wait, defaultWait))
-	wait := func(most time.Duration) (Permit, error) {
-		return waitUntil(ctx, began.Add(half(ctx, most)), answer, func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
+	wait := func(within context.Context, most time.Duration) (Permit, error) {
+		return waitUntil(within, began.Add(half(ctx, most)), answer, func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
 			return l.acquire(ctx, j.Key, append(options, weight)...)
 		})
 	}
@@ -130,15 +133,21 @@ func (l *Jobs) enter(ctx context.Context, j Job) (Permit, error) {
 		defer cancel()
 		return l.acquire(within, j.Key, weight, sema.WaitAtMost(0))
 	}
+	granted := false
+	defer func() { l.rooms.leave(key, granted) }() // also if an Observer panics
+	within := ctx
 	if !first {
-		p, err := wait(l.options.Wait / moment)
-		if err == nil || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(ctx, j) {
-			l.rooms.leave(key, err == nil)
+		p, err := wait(ctx, l.options.Wait/moment)
+		granted = err == nil
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadline(ctx, began.Add(answer)) // an engine that is away since keeps it for no longer
+		defer cancel()
+		if granted || !errors.Is(err, sema.ErrBusy) || l.othersCouldRun(within, j) || within.Err() != nil {
 			return p, err
 		}
 	}
-	p, err := wait(l.options.Wait)
-	l.rooms.leave(key, err == nil)
+	p, err := wait(within, l.options.Wait)
+	granted = err == nil
 	return p, err
 }
 

@@ -122,6 +122,51 @@ func TestAJobGoesBackBeforeItsDeadline(t *testing.T) {
 		expect.OK(t, ctx.Err())
 		healed()
 	})
+	synctest.Test(t, func(t *testing.T) { // of an engine that falls silent while the job waits behind another of its key
+		e := sematest.New(t)
+		s := semOf(t, e, "jobs", 2, &sema.Options{Caps: sema.Caps{1}})
+		l, err := NewJobs("test", JobOptions{Semaphore: s})
+		expect.OK(t, err)
+		go l.job(t.Context(), "a", 5*time.Second)
+		time.Sleep(time.Millisecond)
+		go l.job(t.Context(), "a", 0)
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+		defer cancel()
+		time.AfterFunc(20*time.Millisecond, func() {
+			time.AfterFunc(2*time.Second, e.Inject(sematest.Fault{Delay: time.Minute, Times: sematest.Always}))
+		})
+		began := time.Now()
+		if err := l.job(ctx, "a", 0); time.Since(began) > 400*time.Millisecond {
+			t.Errorf("waited %v of 800ms: %v", time.Since(began), err)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// A function of the user's that panics leaves no place of its job behind.
+func TestAPanicLeavesNoJobBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := false
+		_, l := limited(t, 1, &each.Options{Idle: time.Second, LimitOf: func(string) int {
+			if bad {
+				panic("a user's mistake")
+			}
+			return 1
+		}}, JobOptions{})
+		go l.job(t.Context(), "a", 3*time.Second)
+		synctest.Wait()
+		wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrBusy)
+		time.Sleep(10 * time.Second) // the name is closed again
+		bad = true
+		func() {
+			defer func() { _ = recover() }()
+			_ = l.job(t.Context(), "a", 0)
+		}()
+		if bad = false; l.Full("a") {
+			t.Error("full, though nobody waits")
+		}
+	})
 }
 
 // After one has waited in vain only one of its key waits; the others take what is
@@ -251,17 +296,24 @@ func TestPathsOfJobs(t *testing.T) {
 	})
 }
 
-// A job whose permit is lost is cancelled, and goes back whatever it returns.
+// A job whose permit is lost is cancelled, and goes back whatever it returns: a queue may know that error, and drop the job.
 func TestALostPermitPostponesAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := limited(t, 1, nil, JobOptions{})
-		err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
-			e.Lose("jobs/a")
-			<-ctx.Done()
-			expect.Is(t, context.Cause(ctx), sema.ErrLost)
-			return nil
-		})
-		wantPostponed(t, err, sema.ErrLost)
+		drop := errors.New("drop this job")
+		for _, verdict := range []error{nil, drop} {
+			err := l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error {
+				e.Lose("jobs/a")
+				<-ctx.Done()
+				expect.Is(t, context.Cause(ctx), sema.ErrLost)
+				return verdict
+			})
+			if wantPostponed(t, err, sema.ErrLost); errors.Is(err, drop) || verdict != nil && !strings.Contains(err.Error(), drop.Error()) {
+				t.Errorf("after %v: %v", verdict, err)
+			}
+		}
+		// One that gave its permit back itself is done.
+		expect.OK(t, l.Do(t.Context(), Job{Key: []string{"a"}, Weight: 1}, func(ctx context.Context) error { return sema.PermitFrom(ctx).Release() }))
 	})
 }
 

@@ -71,6 +71,8 @@ type Group struct {
 	room    chan struct{}      // closed, and replaced, when one of them is
 	left    sync.WaitGroup     // the same, for Close
 	closed  bool
+	last    context.Context // ends when that of Shutdown has: what is being closed then has a moment
+	hurry   context.CancelFunc
 	err     error // the first one of closing a handle
 }
 
@@ -79,6 +81,7 @@ type Group struct {
 // *sema.ArgumentError on a value out of range. A nil options means the defaults.
 func New(e sema.Engine, prefix string, limit int, options *Options) (*Group, error) {
 	g := &Group{engine: e, prefix: prefix, limit: limit, open: map[string]*handle{}, room: make(chan struct{})}
+	g.last, g.hurry = context.WithCancel(context.Background())
 	if options != nil {
 		g.options = *options
 	}
@@ -147,7 +150,7 @@ func (g *Group) Close() error {
 	g.mu.Lock()
 	g.refuse()
 	for _, h := range g.open {
-		g.leave(h)
+		g.leave(h, h.sem.Close)
 	}
 	g.mu.Unlock()
 	g.left.Wait()
@@ -162,6 +165,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	var mu sync.Mutex
 	var first error
 	var all sync.WaitGroup
+	defer context.AfterFunc(ctx, g.hurry)()
 	g.mu.Lock()
 	g.refuse()
 	for _, h := range g.open {

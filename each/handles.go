@@ -40,6 +40,12 @@ const patience = 3 * time.Second
 // while anybody has a permit of it. rest is the options of the acquisition that follows: if there was no
 // room, with bounds that count from the beginning of the wait for it.
 func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (h *handle, rest []sema.AcquireOption, err error) {
+	defer func() {
+		if tell := g.options.Semaphore.Observer.Failed; tell != nil && (errors.Is(err, ErrTooMany) || errors.Is(err, errNoRoom)) { // no Semaphore does
+			asked := sema.ReadOptions(options...)
+			tell(sema.Event{Semaphore: g.prefix + separator + name, Path: asked.Key.Names(), Err: err})
+		}
+	}()
 	h, room, err := g.tryUse(name)
 	if room == nil {
 		return h, options, err
@@ -128,7 +134,7 @@ func (g *Group) makeRoom(name string) (room <-chan struct{}, err error) {
 	for range g.open {
 		h := g.order.Front().Value.(*handle)
 		if _, unused := h.unused(); unused {
-			g.leave(h)
+			g.leave(h, h.close(g.last))
 			return nil, nil
 		}
 		g.order.MoveToBack(h.at) // the next look need not begin with it
@@ -144,13 +150,23 @@ func (h *handle) unused() (long time.Duration, unused bool) {
 	return h.sem.Unused()
 }
 
+// close closes the Semaphore of a handle that nobody uses, in a moment once ctx has ended.
+func (h *handle) close(ctx context.Context) func() error {
+	return func() error {
+		if err := h.sem.Shutdown(ctx); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	}
+}
+
 // leave closes a Semaphore in the background. The lock is held.
-func (g *Group) leave(h *handle) {
+func (g *Group) leave(h *handle, closing func() error) {
 	g.order.Remove(h.at)
 	delete(g.open, h.name)
 	g.leaving++
 	g.left.Go(func() {
-		err := h.sem.Close()
+		err := closing()
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.leaving--
@@ -191,7 +207,7 @@ func (g *Group) sweep() {
 	for _, h := range g.open {
 		switch long, unused := h.unused(); {
 		case unused && long >= g.options.Idle:
-			g.leave(h)
+			g.leave(h, h.close(g.last))
 		case unused:
 			next = min(next, g.options.Idle-long)
 		}

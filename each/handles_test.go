@@ -27,7 +27,8 @@ import (
 func TestNamesAreOpenWhileInUseAndIdleForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &opened{Engine: sematest.New(t)}
-		g := newGroup(t, e, 1, &each.Options{Open: 3, Idle: 10 * time.Second})
+		var told []string
+		g := newGroup(t, e, 1, &each.Options{Open: 3, Idle: 10 * time.Second, Semaphore: sema.Options{Observer: sema.Observer{Failed: func(o sema.Event) { told = append(told, o.Semaphore) }}}})
 		held := acquire(t, g, "held")
 		expect.OK(t, acquire(t, g, "a").Release())
 		time.Sleep(6 * time.Second)
@@ -47,6 +48,9 @@ func TestNamesAreOpenWhileInUseAndIdleForAWhile(t *testing.T) {
 		_, err := g.Acquire(t.Context(), "4")
 		expect.Is(t, err, each.ErrTooMany)
 		expect.Is(t, err, sema.ErrBusy)
+		if !slices.Equal(told, []string{"tenants/4"}) {
+			t.Errorf("told of failures at %q", told)
+		}
 		if _, err := g.TryAcquire(t.Context(), "3"); !errors.Is(err, sema.ErrBusy) || errors.Is(err, each.ErrTooMany) {
 			t.Error(err)
 		}
@@ -242,6 +246,41 @@ func TestTheBoundOfAWaitCountsFromItsBeginning(t *testing.T) {
 
 // Close waits for an engine that is dead for three seconds in all, however many names owe it
 // something: permits that are held, asks that were cancelled, handles that are being closed.
+func TestShutdownWithADeadEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		g := newGroup(t, e, 1, &each.Options{Open: 1})
+		defer e.Inject(sematest.Fault{Err: sematest.NoAnswer(), Times: sematest.Always})()
+		for _, name := range []string{"a", "b"} { // which takes the place of a
+			_, err := g.Acquire(t.Context(), name, sema.AnswerWithin(100*time.Millisecond))
+			expect.Is(t, err, sema.ErrEngine)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := g.Shutdown(ctx); time.Since(began) > 350*time.Millisecond {
+			t.Errorf("took %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A name is open until the engine knows of its cooldown.
+func TestACooldownOutlivesIdleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		g := newGroup(t, e, 1, nil)
+		p := acquire(t, g, "a")
+		healed := e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
+		p.RetryAfter(10 * time.Minute)
+		expect.Is(t, p.Release(), sema.ErrEngine)
+		time.Sleep(90 * time.Second) // the name is idle for longer than Idle
+		healed()
+		time.Sleep(30 * time.Second)
+		_, err := g.TryAcquire(t.Context(), "a")
+		expect.Is(t, err, sema.ErrBusy)
+	})
+}
+
 func TestCloseWithADeadEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)

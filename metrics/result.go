@@ -11,7 +11,7 @@ import (
 // ResultOf is the label "result" of an acquisition that ended with err:
 //
 //	acquired  err is nil: there is a permit; would_wait in its place if the limit is only watched, and would have kept it waiting
-//	refused   nothing was free, and the caller did not wait, or too many waited before it
+//	refused   nothing was free, and the caller did not wait, or only as long as WaitAtMost, or too many waited before it
 //	timeout   its context's deadline came first
 //	canceled  its context was canceled
 //	invalid   it asked for more than the limit, or the stored limit is another

@@ -195,7 +195,7 @@ func TestOutage(t *testing.T) {
 	q.allDone(t, "default", 21)
 }
 
-// A task whose permit is lost is cancelled, and tried again, though it returns nil
+// A task whose permit is lost is cancelled, and tried again, though it returns what ends a task
 // and has no tries left.
 func TestLost(t *testing.T) {
 	server := startRedis(t)
@@ -216,6 +216,7 @@ func TestLost(t *testing.T) {
 			if cause := context.Cause(ctx); !errors.Is(cause, sema.ErrLost) {
 				t.Errorf("cause %v", cause)
 			}
+			return fmt.Errorf("given up: %w, %w", asynq.SkipRetry, asynq.RevokeTask) // whatever it returns
 		}
 		return nil
 	})

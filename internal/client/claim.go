@@ -523,6 +523,13 @@ func (m *Machine) Unused() bool {
 	return len(m.lines.busy()) == 0 && !slices.ContainsFunc(m.claims.all, func(c *claim) bool { return c.holder != nil })
 }
 
+// Cooling reports whether the engine is still to be told of a cooldown.
+func (m *Machine) Cooling() bool {
+	s := &m.sender
+	return slices.ContainsFunc(s.orders, (*Order).cools) ||
+		s.flight.flying && slices.ContainsFunc(s.flight.items, func(it item) bool { return it.order != nil && it.order.cools() })
+}
+
 // EachPermit calls f for every acquisition whose caller has a permit. f does not
 // use the machine.
 func (m *Machine) EachPermit(f func(*Acquisition)) {
