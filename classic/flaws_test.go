@@ -169,44 +169,34 @@ func TestSkewBeyondTheRestOfALease(t *testing.T) {
 
 func TestACallerBehindLosesItsOwnPermitEarly(t *testing.T) {
 	t.Parallel()
-	for _, v := range variants {
-		if !v.clock {
-			continue
-		}
-		t.Run(v.name, func(t *testing.T) {
-			srv, clock := redistest.Start(t), newHandClock()
-			behind := v.new(t, srv.Client(), 1, Options{Lease: time.Second, Clock: clock.ahead(-900 * time.Millisecond)})
-			right := v.new(t, srv.Client(), 1, Options{Lease: time.Second, Clock: clock.now})
-			id := must(t, behind)
-			clock.forward(101 * time.Millisecond)
-			must(t, right)
-			release(t, behind, id, false)
-		})
-	}
+	forThose(t, func(v variant) bool { return v.clock }, func(t *testing.T, v variant, srv *redistest.Server) {
+		clock := newHandClock()
+		behind := v.new(t, srv.Client(), 1, Options{Lease: time.Second, Clock: clock.ahead(-900 * time.Millisecond)})
+		right := v.new(t, srv.Client(), 1, Options{Lease: time.Second, Clock: clock.now})
+		id := must(t, behind)
+		clock.forward(101 * time.Millisecond)
+		must(t, right)
+		release(t, behind, id, false)
+	})
 }
 
 func TestAShorterLeaseThrowsTheOthersOut(t *testing.T) {
 	t.Parallel()
-	for _, v := range variants {
-		if v.limit == 1 {
-			continue
+	forThose(t, func(v variant) bool { return v.limit != 1 }, func(t *testing.T, v variant, srv *redistest.Server) {
+		clock := newHandClock()
+		long := v.new(t, srv.Client(), 5, Options{Lease: 10 * time.Second, Clock: clock.now})
+		short := v.new(t, srv.Client(), 5, Options{Lease: 50 * time.Millisecond, Clock: clock.now})
+		var ids []string
+		for range 4 {
+			ids = append(ids, must(t, long))
 		}
-		t.Run(v.name, func(t *testing.T) {
-			srv, clock := redistest.Start(t), newHandClock()
-			long := v.new(t, srv.Client(), 5, Options{Lease: 10 * time.Second, Clock: clock.now})
-			short := v.new(t, srv.Client(), 5, Options{Lease: 50 * time.Millisecond, Clock: clock.now})
-			var ids []string
-			for range 4 {
-				ids = append(ids, must(t, long))
-			}
-			clock.forward(time.Second)
-			must(t, short)
-			for _, id := range ids {
-				// Only Clockless keeps each permit's own lease.
-				release(t, long, id, !v.clock)
-			}
-		})
-	}
+		clock.forward(time.Second)
+		must(t, short)
+		for _, id := range ids {
+			// Only Clockless keeps each permit's own lease.
+			release(t, long, id, !v.clock)
+		}
+	})
 }
 
 // TestARefusedTryIsInTheWay stops a refused caller before it takes its entry

@@ -147,38 +147,6 @@ func TestReleaseDoesNotReviveACounter(t *testing.T) {
 	}
 }
 
-// The pitfall "two primitives use the same key name".
-func TestForeignKeysAreRefusedAndKept(t *testing.T) {
-	t.Parallel()
-	f := setUp(t, redisson.Options{})
-	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
-	calls := map[string]func() error{
-		"acquire":   func() error { return s.TryAcquire(ctx, 1) },
-		"release":   func() error { return s.Release(ctx, 1) },
-		"add":       func() error { return s.AddPermits(ctx, 1) },
-		"drain":     func() error { _, err := s.DrainPermits(ctx); return err },
-		"available": func() error { _, err := s.AvailablePermits(ctx); return err },
-		"set":       func() error { return e.SetPermits(ctx, 1) },
-		"lease":     func() error { _, err := e.TryAcquire(ctx, time.Hour); return err },
-		"counts":    func() error { _, err := e.Permits(ctx); return err },
-	}
-	for name, call := range calls {
-		expect.OK(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
-		expect.OK(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
-		err := call()
-		fails(t, name+" on a hash", err, redisson.ErrWrongType)
-		if !strings.Contains(err.Error(), "(another program uses a key of this name") {
-			t.Fatalf("%s: %q does not say what to try", name, err)
-		}
-		expect.OK(t, f.rdb.Set(ctx, "x", "words", 0).Err())
-		expect.OK(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1)).Err())
-		fails(t, name+" on words", call(), redisson.ErrWrongType)
-		if v := f.rdb.Get(ctx, "x").Val(); v != "words" || f.rdb.ZCard(ctx, "{x}:timeout").Val() != 1 {
-			t.Fatalf("%s changed a foreign key to %q", name, v)
-		}
-	}
-}
-
 // The pitfall "SCRIPT FLUSH".
 func TestScriptsComeBack(t *testing.T) {
 	t.Parallel()
@@ -317,27 +285,36 @@ func TestArgumentErrorsAreReadable(t *testing.T) {
 	}
 }
 
-// A counter that INCRBY does not take is no counter, even if Lua can read it.
+// The pitfall "two primitives use the same key name". A counter that INCRBY does not take is no counter, even if Lua can read it.
 // Nothing may have changed when the error comes, held permits included.
-func TestCountersThatAreNotIntegers(t *testing.T) {
+func TestForeignKeysAreRefusedAndKept(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
 	const held = "16-byte-permit-1"
 	calls := map[string]func() error{
-		"acquire":    func() error { return s.TryAcquire(ctx, 1) },
-		"release":    func() error { return s.Release(ctx, 1) },
-		"add":        func() error { return s.AddPermits(ctx, 1) },
-		"drain":      func() error { _, err := s.DrainPermits(ctx); return err },
-		"create":     func() error { _, err := s.TrySetPermits(ctx, 1, 0); return err },
-		"available":  func() error { _, err := s.AvailablePermits(ctx); return err },
-		"set":        func() error { return e.SetPermits(ctx, 1) },
-		"lease":      func() error { _, err := e.TryAcquire(ctx, time.Hour); return err },
-		"release id": func() error { return e.Release(ctx, hex.EncodeToString([]byte(held))) },
-		"counts":     func() error { _, err := e.Permits(ctx); return err },
+		"acquire":   func() error { return s.TryAcquire(ctx, 1) },
+		"release":   func() error { return s.Release(ctx, 1) },
+		"add":       func() error { return s.AddPermits(ctx, 1) },
+		"drain":     func() error { _, err := s.DrainPermits(ctx); return err },
+		"create":    func() error { _, err := s.TrySetPermits(ctx, 1, 0); return err },
+		"available": func() error { _, err := s.AvailablePermits(ctx); return err },
+		"set":       func() error { return e.SetPermits(ctx, 1) },
+		"lease":     func() error { _, err := e.TryAcquire(ctx, time.Hour); return err },
+		"counts":    func() error { _, err := e.Permits(ctx); return err },
 	}
+	for name, call := range calls {
+		expect.OK(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
+		expect.OK(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
+		err := call()
+		fails(t, name+" on a hash", err, redisson.ErrWrongType)
+		if !strings.Contains(err.Error(), "(another program uses a key of this name") {
+			t.Fatalf("%s: %q does not say what to try", name, err)
+		}
+	}
+	calls["release id"] = func() error { return e.Release(ctx, hex.EncodeToString([]byte(held))) }
 	for _, odd := range []string{
-		"3e0", " 3", "3 ", "0x3", "03", "+3", "-0", "3.0", "", "inf", "nan",
+		"words", "3e0", " 3", "3 ", "0x3", "03", "+3", "-0", "3.0", "", "inf", "nan",
 		"12345678901234567890", "9007199254740993",
 	} {
 		for name, call := range calls {

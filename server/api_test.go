@@ -24,7 +24,6 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/internal/protocol"
 	"sema/server"
 )
 
@@ -177,42 +176,26 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 	})
 }
 
-// slowEngine delays each step.
-type slowEngine struct {
-	protocol.Engine
-	takes atomic.Int64
-}
-
-func (e *slowEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
-	s, err := e.Engine.Open(name, who, notify)
-	return &slowSession{s, e}, err
-}
-
-type slowSession struct {
-	protocol.Session
-	engine *slowEngine
-}
-
-func (s *slowSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
-	time.Sleep(time.Duration(s.engine.takes.Load()))
-	return s.Session.Step(ctx, c)
-}
-
 // A caller with a permit keeps it when its connection drops during another ask.
 func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &slowEngine{Engine: memengine.New()}
-		h := newVirtual(t, e, server.Options{})
+		var takes atomic.Int64 // each step
+		h := newVirtual(t, between{memengine.New(), func(call string) error {
+			if call == "step" {
+				time.Sleep(time.Duration(takes.Load()))
+			}
+			return nil
+		}}, server.Options{})
 		permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
 		drop := func() {
 			t.Helper()
-			e.takes.Store(int64(time.Second))
+			takes.Store(int64(time.Second))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
 			defer cancel()
 			_, err := h.try(ctx, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":60}`)
 			expect.Is(t, err, context.DeadlineExceeded)
 			time.Sleep(5 * time.Second) // until the server has handled the drop
-			e.takes.Store(0)
+			takes.Store(0)
 		}
 		drop()
 		h.want(200, "POST", "/v1/semaphores/x/permits/a/renew", ``)

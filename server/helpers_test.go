@@ -97,6 +97,36 @@ func newTestServer(tb testing.TB, e protocol.Engine, o server.Options, serve fun
 	return h
 }
 
+// between is an engine that asks before each call of a session, "step" or "state". An error ends the call.
+type between struct {
+	protocol.Engine
+	before func(call string) error
+}
+
+func (e between) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	return betweenSession{s, e.before}, err
+}
+
+type betweenSession struct {
+	protocol.Session
+	before func(call string) error
+}
+
+func (s betweenSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	if err := s.before("step"); err != nil {
+		return protocol.Reply{}, err
+	}
+	return s.Session.Step(ctx, c)
+}
+
+func (s betweenSession) State(ctx context.Context) (engine.State, error) {
+	if err := s.before("state"); err != nil {
+		return engine.State{}, err
+	}
+	return s.Session.State(ctx)
+}
+
 // newDashboard is one where everybody may do everything.
 func newDashboard(tb testing.TB, e protocol.Engine, o dashboard.Options) *dashboard.Handler {
 	o.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: rights.Admin} }

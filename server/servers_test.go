@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/internal/fixture/pipenet"
 	"sema/internal/protocol"
 	"sema/server"
 )
@@ -24,41 +21,19 @@ import (
 // engineCable connects one of several servers to a shared engine. When it is cut, no call and no
 // notification passes, as if the server had been killed.
 type engineCable struct {
-	protocol.Engine
+	between
 	cut atomic.Bool
 }
 
 func (c *engineCable) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
-	s, err := c.Engine.Open(name, who, func(n protocol.Notification) {
+	return c.between.Open(name, who, func(n protocol.Notification) {
 		if !c.cut.Load() {
 			notify(n)
 		}
 	})
-	return &cutSession{s, c}, err
 }
 
 func (c *engineCable) Close() error { return nil } // other servers use the engine too
-
-type cutSession struct {
-	protocol.Session
-	cable *engineCable
-}
-
-var errCut = &engine.Error{Op: "step", NotExecuted: true, Temporary: true, Err: errors.New("cut")}
-
-func (s *cutSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
-	if s.cable.cut.Load() {
-		return protocol.Reply{}, errCut
-	}
-	return s.Session.Step(ctx, c)
-}
-
-func (s *cutSession) State(ctx context.Context) (engine.State, error) {
-	if s.cable.cut.Load() {
-		return engine.State{}, errCut
-	}
-	return s.Session.State(ctx)
-}
 
 // withServers runs a test with several servers over one engine in memory, in virtual time.
 func withServers(t *testing.T, run func(t *testing.T, open func() (*testServer, *engineCable))) {
@@ -67,10 +42,14 @@ func withServers(t *testing.T, run func(t *testing.T, open func() (*testServer, 
 		e := memengine.New()
 		t.Cleanup(func() { _ = e.Close() })
 		run(t, func() (*testServer, *engineCable) {
-			c := &engineCable{Engine: e}
-			h := newTestServer(t, c, server.Options{}, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
-			h.settle = synctest.Wait
-			return h, c
+			c := &engineCable{}
+			c.between = between{e, func(string) error {
+				if c.cut.Load() {
+					return &engine.Error{Op: "step", NotExecuted: true, Temporary: true, Err: errors.New("cut")}
+				}
+				return nil
+			}}
+			return newVirtual(t, c, server.Options{}), c
 		})
 	})
 }

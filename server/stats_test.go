@@ -17,7 +17,6 @@ import (
 	"sema/engine"
 	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
-	"sema/internal/protocol"
 	"sema/metrics"
 	"sema/server"
 )
@@ -168,51 +167,20 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// away is an engine that does not answer for a while.
-type away struct {
-	protocol.Engine
-	is *atomic.Bool
-}
-
-func (e away) Open(name string, who engine.Client, news func(protocol.Notification)) (protocol.Session, error) {
-	inner, err := e.Engine.Open(name, who, news)
-	return awaySession{inner, e.is}, err
-}
-
-type awaySession struct {
-	protocol.Session
-	is *atomic.Bool
-}
-
-func (s awaySession) fail() error {
-	if !s.is.Load() {
-		return nil
-	}
-	return &engine.Error{Op: "step", Temporary: true, NotExecuted: true, Err: errors.New("connection refused")}
-}
-
-func (s awaySession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
-	if err := s.fail(); err != nil {
-		return protocol.Reply{}, err
-	}
-	return s.Session.Step(ctx, c)
-}
-
-func (s awaySession) State(ctx context.Context) (engine.State, error) {
-	if err := s.fail(); err != nil {
-		return engine.State{}, err
-	}
-	return s.Session.State(ctx)
-}
-
 // An engine that is away is one line at its first failure and one at its end, at each server, whatever requests there are.
 func TestAnOutageIsTwoLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		is, shared := &atomic.Bool{}, memengine.New()
+		var is atomic.Bool
+		e := between{memengine.New(), func(string) error {
+			if !is.Load() {
+				return nil
+			}
+			return &engine.Error{Op: "step", Temporary: true, NotExecuted: true, Err: errors.New("connection refused")}
+		}}
 		var logs [2]*buffer
 		for i := range logs {
 			logs[i] = &buffer{}
-			log, e := slog.New(slog.NewTextHandler(logs[i], nil)), away{shared, is}
+			log := slog.New(slog.NewTextHandler(logs[i], nil))
 			d := newDashboard(t, e, dashboard.Options{Log: log, Audit: func(access.Record) {}})
 			h := newVirtual(t, e, server.Options{Log: log, Dashboard: d})
 			for range 2 {

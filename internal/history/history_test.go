@@ -171,10 +171,9 @@ func TestWhatBeganBeforeTheFirstLook(t *testing.T) {
 // A caller is there with its id, its key and whether its lease ends, and then it is gone.
 func TestWhoIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T, e protocol.Engine, h *history.History) {
-		s, err := e.Open("x", engine.Client{}, func(protocol.Notification) {})
-		expect.OK(t, err)
+		s := opened.Session(t, e, "x", engine.Client{})
 		for i, caller := range []string{"job-17", "job-18"} {
-			_, err = s.Step(t.Context(), protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{{
+			_, err := s.Step(t.Context(), protocol.Call{Number: uint64(i + 1), Requests: []protocol.Request{{
 				Kind: protocol.Ask, ID: engine.ID{Client: "api", Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: 5 * time.Minute, Wait: true,
 				Who: &engine.Client{Host: "web-1", Label: "nightly", Caller: caller},
 			}}})
@@ -208,9 +207,7 @@ func TestSinceWhenItIsSo(t *testing.T) {
 		sem := semaphore(t, e, "job")
 		p, err := sem.Acquire(t.Context(), sema.Weight(2))
 		expect.OK(t, err)
-		o, err := sema.Operate(e, "x")
-		expect.OK(t, err)
-		defer func() { _ = o.Close() }()
+		o := opened.Operator(t, e, "x")
 		expect.OK(t, o.Pause(t.Context()))
 		h.Act(access.Record{Time: time.Now(), Who: "bob", What: "pause", Name: "x", Result: "done"})
 		h.Act(access.Record{Time: time.Now(), Who: "eve", What: "limit", Name: "x", Limit: 9, Result: "gone"})

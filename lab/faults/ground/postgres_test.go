@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 )
 
 type view = func(*testing.T, *database) func(context.Context, Extent) error
@@ -97,34 +98,15 @@ func fallen(t *testing.T, d *database) func(context.Context, Extent) error {
 }
 
 // other is another primary than before.
-func other(_ *testing.T, d *database) func(context.Context, Extent) error {
-	before := d.primary
-	return func(context.Context, Extent) error {
-		if d.primary == before {
-			return errNotSeen
-		}
-		return nil
-	}
-}
+var other = changed(func(_ context.Context, d *database) (*local.Server, error) { return d.primary, nil })
 
 // rewritten is a table whose file is another one.
-func rewritten(t *testing.T, d *database) func(context.Context, Extent) error {
-	file := func(ctx context.Context) (n int, err error) {
-		err = d.admin(ctx, func(c *pgx.Conn) error {
-			return c.QueryRow(ctx, "SELECT pg_relation_filenode('sema_state')::bigint").Scan(&n)
-		})
-		return n, err
-	}
-	before, err := file(expect.Within(t))
-	expect.OK(t, err)
-	return func(ctx context.Context, _ Extent) error {
-		now, err := file(ctx)
-		if err == nil && now == before {
-			err = errNotSeen
-		}
-		return err
-	}
-}
+var rewritten = changed(func(ctx context.Context, d *database) (n int, err error) {
+	err = d.admin(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, "SELECT pg_relation_filenode('sema_state')::bigint").Scan(&n)
+	})
+	return n, err
+})
 
 // silentDatabase sees the fault by a connection that receives no notifications.
 func silentDatabase(t *testing.T, d *database) func(context.Context, Extent) error {

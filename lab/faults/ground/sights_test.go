@@ -16,6 +16,21 @@ import (
 
 var errNotSeen = errors.New("nothing to see")
 
+// changed is a fault that shows in a value that is another than before.
+func changed[G Ground, V comparable](read func(context.Context, G) (V, error)) func(*testing.T, G) func(context.Context, Extent) error {
+	return func(t *testing.T, g G) func(context.Context, Extent) error {
+		before, err := read(expect.Within(t), g)
+		expect.OK(t, err)
+		return func(ctx context.Context, _ Extent) error {
+			now, err := read(ctx, g)
+			if err == nil && now == before {
+				err = errNotSeen
+			}
+			return err
+		}
+	}
+}
+
 // answered is a fault that shows in what the server says to a write.
 func answered(prefix string) sight {
 	return func(_ *testing.T, s *servers) func(context.Context, Extent) error {

@@ -6,17 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"sema"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 	"sema/internal/fixture/redistest"
 )
 
@@ -26,14 +23,10 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 	t.Parallel()
 	const callers = 20
 	server := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = rdb.Close() }()
-	e, err := redisengine.New(rdb, nil)
+	e, err := redisengine.New(server.Client(), nil)
 	expect.OK(t, err)
-	defer func() { _ = e.Close() }()
-	sem, err := sema.New(e, "jobs", 1, &sema.Options{Lease: 20 * time.Second}) // it asks again every few seconds, and says how many wait
-	expect.OK(t, err)
-	defer func() { _ = sem.Close() }()
+	t.Cleanup(func() { _ = e.Close() })
+	sem := opened.Semaphore(t, e, "jobs", 1, &sema.Options{Lease: 20 * time.Second}) // it asks again every few seconds, and says how many wait
 	held, err := sem.Acquire(t.Context())
 	expect.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,9 +34,7 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 	for range callers {
 		go func() { _, _ = sem.Acquire(ctx) }()
 	}
-	o, err := sema.Operate(e, "jobs")
-	expect.OK(t, err)
-	defer func() { _ = o.Close() }()
+	o := opened.Operator(t, e, "jobs")
 	expect.Until(t, "all are counted", func() bool {
 		st, err := o.State(expect.Within(t))
 		expect.OK(t, err)
@@ -56,21 +47,12 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 	url := "redis://" + server.Addr()
 	env := "SEMA_URL=" + url
 	at := serve(t, "--url", url).url
-	get := func(path string) string {
-		t.Helper()
-		resp, err := http.Get(at + path)
-		expect.OK(t, err)
-		defer func() { _ = resp.Body.Close() }()
-		text, err := io.ReadAll(resp.Body)
-		expect.OK(t, err)
-		return string(text)
-	}
 	type shown struct {
 		Waiting int
 		Waiters []struct{ Behind int }
 	}
 	for face, text := range map[string]string{
-		"sema ls": ok(t, env, "ls", "--json"), "GET the list": get("/v1/semaphores"),
+		"sema ls": ok(t, env, "ls", "--json"), "GET the list": get(t, at+"/v1/semaphores"),
 	} {
 		var list struct{ Semaphores []shown }
 		expect.OK(t, json.Unmarshal([]byte(text), &list))
@@ -78,7 +60,7 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 			t.Errorf("%s: %s", face, text)
 		}
 	}
-	for face, text := range map[string]string{"sema show": ok(t, env, "show", "--json", "jobs"), "GET one": get("/v1/semaphores/jobs")} {
+	for face, text := range map[string]string{"sema show": ok(t, env, "show", "--json", "jobs"), "GET one": get(t, at+"/v1/semaphores/jobs")} {
 		var one shown
 		expect.OK(t, json.Unmarshal([]byte(text), &one))
 		n := len(one.Waiters)
@@ -97,9 +79,9 @@ func TestEveryFaceCountsCallers(t *testing.T) {
 	for face, is := range map[string]struct{ text, want string }{
 		"sema show, in words":      {ok(t, env, "show", "jobs"), fmt.Sprintf("waiting %d\n", callers)},
 		"sema run that is refused": {refused, fmt.Sprintf("%d waiting", callers)},
-		"the dashboard's list":     {get("/"), fmt.Sprintf(`data-label="Waiting">%d<`, callers)},
-		"the dashboard's page":     {get("/semaphore?name=jobs"), fmt.Sprintf(">%d wait</a>", callers)},
-		"metrics":                  {get("/metrics"), fmt.Sprintf(`sema_queue_size{sema_name="jobs"} %d`, callers)},
+		"the dashboard's list":     {get(t, at+"/"), fmt.Sprintf(`data-label="Waiting">%d<`, callers)},
+		"the dashboard's page":     {get(t, at+"/semaphore?name=jobs"), fmt.Sprintf(">%d wait</a>", callers)},
+		"metrics":                  {get(t, at+"/metrics"), fmt.Sprintf(`sema_queue_size{sema_name="jobs"} %d`, callers)},
 	} {
 		if !strings.Contains(is.text, is.want) {
 			t.Errorf("%s: no %q in\n%s", face, is.want, is.text)

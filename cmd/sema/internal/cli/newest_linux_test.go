@@ -10,6 +10,7 @@ import (
 
 	"sema"
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/opened"
 )
 
 // Runs of one key that come while the first runs: the newest of them runs after it, and the others end and say who replaced
@@ -150,9 +151,7 @@ func TestReadyEnds(t *testing.T) {
 		l.counts(0, 0)
 		j = start(t, url, "run", "--ready", "echo checks; exec sleep 100", "ends", "--", "echo", "never")
 		j.expect("checks")
-		o, err := sema.Operate(l.engine, "ends")
-		expect.OK(t, err)
-		defer func() { _ = o.Close() }()
+		o := opened.Operator(t, l.engine, "ends")
 		expect.OK(t, o.Revoke(t.Context(), l.counts(1, 0).Holders[0].ID))
 		j.exits(76)
 		j = start(t, url, "run", "--ready", `trap "exit 0" USR1; echo checks; while :; do sleep 0.05; done`, "ends", "--", "echo", "never")

@@ -154,9 +154,7 @@ func TestServeTellsOfItself(t *testing.T) {
 	profiles := fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
 	s := serve(t, "--url", fileURL(t), "--access-log", "--profile", profiles)
 	ok(t, "SEMA_URL="+s.url, "run", "x", "--", "true")
-	w, err := http.Post(s.url+"/v1/semaphores/x/permits", "application/json", strings.NewReader(`{"limit":5}`))
-	expect.OK(t, err)
-	_ = w.Body.Close()
+	s.api("POST", "/v1/semaphores/x/permits", `{"limit":5}`)
 	text := get(t, s.url+"/metrics")
 	expect.Has(t, text,
 		`sema_server_requests_total{route="GET /v1/engine/calls",code="1xx"} 1`, "sema_server_call_duration_seconds_count ", "sema_server_connections ",
@@ -169,7 +167,7 @@ func TestServeTellsOfItself(t *testing.T) {
 	request.Host = "page.example.org"
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	w, err = client.Do(request)
+	w, err := client.Do(request)
 	expect.OK(t, err)
 	_ = w.Body.Close()
 	if w.StatusCode != 403 {
@@ -205,13 +203,8 @@ func TestServeLogsJSON(t *testing.T) {
 	s := serve(t, "--url", fileURL(t), "--log-format", "json", "--audit", audit)
 	do := func(status int, method, path, body string) (answer map[string]any) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(expect.Within(t), method, s.url+"/v1/semaphores/x"+path, strings.NewReader(body))
-		expect.OK(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		w, err := s.browser("").Do(r)
-		expect.OK(t, err)
-		defer w.Body.Close()
-		if _ = json.NewDecoder(w.Body).Decode(&answer); w.StatusCode != status { // most answers are empty
+		w, text := s.api(method, "/v1/semaphores/x"+path, body)
+		if _ = json.Unmarshal([]byte(text), &answer); w.StatusCode != status { // most answers are empty
 			t.Errorf("%s %s: %s, %v", method, path, w.Status, answer)
 		}
 		return answer
@@ -343,14 +336,23 @@ func (s *served) browser(cert string) *http.Client {
 	return c
 }
 
-// post sends a form, as a page of the server's would, and is the answer's status and
-// text after all redirects.
+// post sends a form, as a page of the server's would.
 func (s *served) post(browser *http.Client, at string, form url.Values, header ...string) (*http.Response, string) {
 	s.t.Helper()
-	r, err := http.NewRequest("POST", s.url+at, strings.NewReader(form.Encode()))
+	return s.send(browser, "POST", at, form.Encode(), append([]string{"Content-Type", "application/x-www-form-urlencoded", "Origin", s.url}, header...)...)
+}
+
+// api sends JSON.
+func (s *served) api(method, at, body string) (*http.Response, string) {
+	s.t.Helper()
+	return s.send(s.browser(""), method, at, body, "Content-Type", "application/json")
+}
+
+// send sends a request, and is the answer's status and text after all redirects.
+func (s *served) send(browser *http.Client, method, at, body string, header ...string) (*http.Response, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(expect.Within(s.t), method, s.url+at, strings.NewReader(body))
 	expect.OK(s.t, err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", s.url)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -521,12 +523,7 @@ func TestFind(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		s := serve(t, "--url", url)
 		for _, name := range []string{"x", "y", "z"} {
-			r, err := http.NewRequest("PUT", s.url+"/v1/semaphores/"+name+"/permits/job-"+name[:1], strings.NewReader(`{"limit":1,"label":"nightly","lease_seconds":600}`))
-			expect.OK(t, err)
-			r.Header.Set("Content-Type", "application/json")
-			w, err := s.browser("").Do(r)
-			expect.OK(t, err)
-			_ = w.Body.Close()
+			s.api("PUT", "/v1/semaphores/"+name+"/permits/job-"+name[:1], `{"limit":1,"label":"nightly","lease_seconds":600}`)
 		}
 		for _, at := range []string{url, s.url} {
 			env := "SEMA_URL=" + at

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -166,15 +165,8 @@ func TestServeOnAFullDisk(t *testing.T) {
 		if required && strings.Count(out, "\n") != 1 {
 			t.Errorf("want one line: %s", out)
 		}
-		put, err := http.NewRequest("PUT", s.url+"/v1/semaphores/x/limit", strings.NewReader(`{"limit":7}`))
-		expect.OK(t, err)
-		put.Header.Set("Content-Type", "application/json")
-		w, err := s.browser("").Do(put)
-		expect.OK(t, err)
-		body, err := io.ReadAll(w.Body)
-		expect.OK(t, err)
-		_ = w.Body.Close()
-		if required != (strings.Contains(string(body), `"urn:sema:audit"`) && strings.Contains(string(body), `"notExecuted":true`)) || strings.Contains(string(body), `"temporary":true`) {
+		w, body := s.api("PUT", "/v1/semaphores/x/limit", `{"limit":7}`)
+		if required != (strings.Contains(body, `"urn:sema:audit"`) && strings.Contains(body, `"notExecuted":true`)) || strings.Contains(body, `"temporary":true`) {
 			t.Errorf("required %v: %s", required, body)
 		}
 		w2, _ := s.post(s.browser(""), "/act", url.Values{"do": {"limit"}, "name": {"x"}, "limit": {"7"}})
