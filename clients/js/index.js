@@ -2,6 +2,7 @@
 
 const LONGEST_WAIT = 3600 // seconds of a request
 const GRACE = 15 // seconds that the server has beyond a wait to answer
+const LONGEST_TIMER = 2 ** 31 / 1000 - 1 // seconds
 
 export class SemaError extends Error {
   get name() {
@@ -58,7 +59,7 @@ const now = () => performance.now() / 1000
 /** Sleeps, at most until the signal is aborted; does not keep a program alive. */
 const sleep = (seconds, signal, keep = true) => new Promise((done) => {
   if (signal?.aborted) return done()
-  const timer = setTimeout(end, Math.max(0, seconds) * 1000)
+  const timer = setTimeout(end, Math.min(LONGEST_TIMER, Math.max(0, seconds)) * 1000)
   if (!keep) timer.unref?.()
   function end() {
     clearTimeout(timer)
@@ -70,7 +71,7 @@ const sleep = (seconds, signal, keep = true) => new Promise((done) => {
 
 /** Seconds after which the same request may succeed; undefined: it will not. */
 const again = ({ status, body }) =>
-  [408, 425, 500, 502, 503, 504].includes(status) || body.type === "urn:sema:guessing" ? Math.min(5, Math.max(0.1, body.retryAfter ?? 1)) : undefined
+  [408, 425, 500, 502, 503, 504].includes(status) || body.type === "urn:sema:guessing" ? Math.min(5, Math.max(0.1, Number.isFinite(body.retryAfter) ? body.retryAfter : 1)) : undefined
 
 export class Client {
   #url
@@ -92,7 +93,7 @@ export class Client {
 
   /** The answer to a request, or undefined where there is none in time. */
   async ask(method, path, body, timeout, signal) {
-    const late = AbortSignal.timeout(Math.ceil(Math.max(0.001, timeout) * 1000))
+    const late = AbortSignal.timeout(Math.ceil(Math.min(LONGEST_TIMER, Math.max(0.001, timeout)) * 1000))
     try {
       const answer = await fetch(this.#url + path, {
         method, headers: this.#headers, body: body && JSON.stringify(body), signal: signal ? AbortSignal.any([signal, late]) : late,
@@ -105,6 +106,7 @@ export class Client {
       } catch { // a proxy's
         if (got.status === 200) got.status = 502
       }
+      if (got.status === 200 && !(Number.isFinite(got.body.token) && Number.isFinite(got.body.lease_seconds))) got.status = 502 // no permit
       return got
     } catch {
       return undefined
@@ -194,9 +196,10 @@ export class Semaphore {
         throw new Refused(answer)
       }
       if (answer && answer.status < 500) silent = undefined
-      else if (silent === undefined || now() - sent > client.patience) silent = sent
+      else if (now() - sent > wait + GRACE - 1) silent ??= sent // nothing was heard in all that time
+      else if (silent === undefined || now() - sent > client.patience) silent = now() // until then it was there: a long poll has no answer before its end
       if (now() >= deadline || (silent !== undefined && now() - silent > client.patience)) {
-        throw new Unreachable(`no answer about ${JSON.stringify(this.name)} in time${answer ? `: ${answer.body.detail}` : ""}`)
+        throw new Unreachable(`no answer about ${JSON.stringify(this.name)} in time${answer?.body.detail ? `: ${answer.body.detail}` : ""}`)
       }
       await sleep(Math.min(pause, deadline - now()), signal)
     }
@@ -293,16 +296,24 @@ export class Permit {
   async release() {
     if (this.#released.signal.aborted) return
     this.#released.abort()
+    if (now() >= this.#held.until) this.#lost.abort(new PermitLost("the permit could not be renewed in time")) // the event loop may have stood still
     this.signal.throwIfAborted()
     const end = this.#held.until + this.#lease / 10
-    for (let first = true; ; first = false) {
-      const answer = await this.#client.ask("DELETE", this.#path, this.#says.used || this.#says.retry_after ? this.#says : undefined, Math.max(0.5, Math.min(5, end - now())))
+    let says = this.#says.used || this.#says.retry_after ? this.#says : undefined
+    for (let first = true; ;) {
+      const answer = await this.#client.ask("DELETE", this.#path, says, Math.max(0.5, Math.min(5, end - now())))
       if (answer?.status === 204) return
       if (answer?.status === 410) {
         if (first) throw new PermitLost(answer.body.detail)
         return // an earlier request, whose answer was lost, has given it back
       }
+      if (answer?.status === 400 && says) { // what was said is wrong, but the work is over
+        console.warn(`sema: what the release said does not count: ${answer.body.detail}`)
+        says = undefined
+        continue
+      }
       if (answer && again(answer) === undefined) throw new Refused(answer)
+      first &&= answer?.body.notExecuted === true
       if (now() >= end) throw new Unreachable("the permit could not be given back; its lease has ended")
       await sleep(Math.min(0.5, end - now()))
     }

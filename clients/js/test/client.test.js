@@ -314,3 +314,48 @@ test("a lost answer takes no second permit", async (t) => {
   t.mock.restoreAll()
   await (await semaphore.tryAcquire()).release()
 })
+
+test("a long poll that breaks was no silence", async (t) => {
+  const ask = client.ask.bind(client), clock = performance.now.bind(performance)
+  let later = 0, calls = 0
+  t.mock.method(performance, "now", () => clock() + later)
+  t.mock.method(client, "ask", async (...args) => {
+    if (calls++ > 2) return ask(...args)
+    if (calls === 1) later += 70_000 // in the queue, for longer than the patience
+    return [undefined, { status: 503, body: {} }, { status: 504, body: { retryAfter: "soon" } }][calls - 1]
+  })
+  await (await semaphore.acquire({ timeout: 3600 })).release()
+})
+
+test("a loss that nobody has noticed yet", async (t) => {
+  const permit = await semaphore.acquire(), clock = performance.now.bind(performance)
+  t.mock.method(performance, "now", () => clock() + MINUTE * 1000) // as if the event loop had stood still
+  await assert.rejects(permit.release(), PermitLost)
+})
+
+test("what is no permit is a proxy's", async (t) => {
+  for (const text of ["", "{}", "[]", '"ok"', "null", '{"token": 1}', "<html>"]) {
+    t.mock.method(globalThis, "fetch", async () => new Response(text))
+    await assert.rejects(semaphore.acquire({ timeout: 0.1 }), (e) => e instanceof Unreachable && !e.message.includes("undefined"))
+    t.mock.restoreAll()
+  }
+})
+
+test("a release that says nonsense releases", async (t) => {
+  const warn = t.mock.method(console, "warn", () => {})
+  await semaphore.run((permit) => permit.used("tokens per minute", 5))
+  assert.equal(warn.mock.callCount(), 1)
+  await (await semaphore.tryAcquire()).release()
+})
+
+test("a lease of a year", async (t) => {
+  let calls = 0
+  t.mock.method(client, "ask", async (method) => {
+    calls++
+    return method === "DELETE" ? { status: 204, body: {} } : { status: 200, body: { id: "i", permit: "p", token: 1, slot: null, lease_seconds: 31_622_400, limit: 1 } }
+  })
+  const permit = await client.semaphore(server.name, { limit: 1, lease: 31_622_400 }).acquire()
+  await new Promise((done) => setTimeout(done, 50))
+  assert.equal(calls, 1)
+  await permit.release()
+})

@@ -133,6 +133,25 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
         await asyncio.sleep(0)
         self.assertEqual(said, [])
 
+    async def test_a_loss_after_an_earlier_cancellation(self) -> None:
+        semaphore = self.client.semaphore(self.name, limit=1, lease=1)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        try:
+            await asyncio.sleep(MINUTE)
+        except asyncio.CancelledError:  # as in a finally
+            with self.assertRaises(PermitLost):
+                async with await semaphore.acquire() as permit:
+                    await asyncio.to_thread(self.revoke, permit.permit)
+                    await asyncio.sleep(MINUTE)
+        task.uncancel()
+
+    async def test_a_loss_that_nobody_has_noticed_yet(self) -> None:
+        with self.assertRaises(PermitLost):
+            async with await self.semaphore.acquire() as permit:
+                permit._held.until = 0
+
     async def test_somebody_elses_cancellation_stays_one(self) -> None:
         with self.assertRaises(asyncio.TimeoutError):
             async with asyncio.timeout(0.2), await self.semaphore.acquire():

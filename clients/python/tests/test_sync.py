@@ -7,7 +7,8 @@ import unittest.mock
 from serving import Serving
 
 from sema_client import Client, PermitLost, Refused, Unavailable, Unreachable
-from sema_client._protocol import Answer, Request
+from sema_client._protocol import Answer, Pause, Request, Wish, acquiring
+from sema_client._sync import answer_of
 
 MINUTE = 60.0
 
@@ -337,6 +338,43 @@ class Sync(Serving):
         again = self.semaphore.try_acquire()
         assert again is not None
         again.release()
+
+    def test_a_long_poll_that_breaks_was_no_silence(self) -> None:
+        for broken in (None, Answer(503, {"type": "urn:sema:closing"}), Answer(504, {"retryAfter": "soon"})):
+            clock = 1000.0
+            with unittest.mock.patch("sema_client._protocol.now", lambda: clock):
+                steps = acquiring(Wish(self.name, 1, 30, 1, "", False, "", (), {}, {}, 0, 3600), 5)
+                self.assertIsInstance(next(steps), Request)
+                clock += 7  # in the queue, for longer than the patience
+                self.assertIsInstance(steps.send(broken), Pause)
+                for _ in range(3):
+                    clock += 1
+                    self.assertIsInstance(next(steps), Request)
+                    self.assertIsInstance(steps.send(broken), Pause)
+                clock += 6
+                self.assertIsInstance(next(steps), Request)
+                with self.assertRaises(Unreachable):
+                    steps.send(broken)
+
+    def test_a_loss_that_nobody_has_noticed_yet(self) -> None:
+        with self.assertRaises(PermitLost), self.semaphore.acquire() as permit:
+            permit._held.until = 0
+
+    def test_what_is_no_permit_is_a_proxys(self) -> None:
+        for text in (b"", b"{}", b"[]", b'"ok"', b"null", b'{"token": 1}', b"<html>"):
+            self.assertEqual(answer_of(200, text).status, 502)
+
+    def test_a_permit_without_a_thread_is_given_back(self) -> None:
+        with unittest.mock.patch("threading.Thread.start", side_effect=RuntimeError), self.assertRaises(RuntimeError):
+            self.semaphore.acquire()
+        with self.semaphore.acquire(0):
+            pass
+
+    def test_a_release_that_says_nonsense_releases(self) -> None:
+        with self.assertLogs("sema_client", "WARNING"), self.semaphore.acquire() as permit:
+            permit.used("tokens per minute", 5)
+        with self.semaphore.acquire(0):
+            pass
 
 
 if __name__ == "__main__":

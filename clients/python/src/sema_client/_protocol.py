@@ -146,7 +146,8 @@ class Answer:
         """Seconds after which the same request may succeed; None: it will not."""
         if self.status not in (408, 425, 500, 502, 503, 504) and self.kind != "guessing":
             return None
-        return min(5.0, max(0.1, float(self.body.get("retryAfter", 1.0))))
+        after = self.body.get("retryAfter")
+        return min(5.0, max(0.1, after if isinstance(after, (int, float)) else 1.0))
 
 
 Steps = Generator["Request | Pause", "Answer | None", Any]
@@ -232,7 +233,7 @@ class Shown:
         """Says with the release that nobody, in any process, is to begin before so many seconds have passed, ten minutes at
         the most: as a service does by 429 and Retry-After."""
         if seconds > 0:
-            self._held.says["retry_after"] = max(self._held.says.get("retry_after", 0), min(seconds, 600))
+            self._held.says["retry_after"] = max(self._held.says.get("retry_after", 0.0), min(float(seconds), 600.0))
 
     @property
     def id(self) -> str:
@@ -328,10 +329,12 @@ def acquiring(wish: Wish, patience: float) -> Generator[Request | Pause, Answer 
                 raise answer.lost()
             else:
                 raise answer.refused()
-        if answer is None or answer.status >= 500:
-            silent = sent if silent is None or now() - sent > patience else silent
-        else:
+        if answer is not None and answer.status < 500:
             silent = None
+        elif now() - sent >= wait + GRACE:
+            silent = sent if silent is None else silent  # nothing was heard in all that time
+        elif silent is None or now() - sent > patience:
+            silent = now()  # until then it was there: a long poll has no answer before its end
         if now() >= deadline or silent is not None and now() - silent > patience:
             raise Unreachable(f"no answer about {wish.name!r} for {now() - (silent or began):.1f} s" + ("" if answer is None else f": {answer.refused()}"))
         yield Pause(max(0.0, min(pause, deadline - now())))
@@ -366,12 +369,12 @@ def keeping(held: Held) -> Steps:
 
 def releasing(held: Held) -> Steps:
     """Gives back a permit. It tries until the lease has ended by itself."""
-    wish, first = held.wish, True
+    wish, first, says = held.wish, True, held.says or None
     end = held.until + wish.margin
     while True:
         if foreign := wish.foreign:
             raise foreign
-        answer = yield Request("DELETE", wish.path, held.says or None, max(0.5, min(5.0, end - now())))
+        answer = yield Request("DELETE", wish.path, says, max(0.5, min(5.0, end - now())))
         if answer is not None and answer.status == 204:
             return
         if answer is not None and answer.status == 410:
@@ -379,8 +382,12 @@ def releasing(held: Held) -> Steps:
                 raise answer.lost()
             return
         if answer is not None and answer.again is None:
+            if answer.status == 400 and says:  # what was said is wrong, but the work is over
+                logging.getLogger("sema_client").warning("%r: what the release said does not count: %s", wish.name, answer.refused())
+                says = None
+                continue
             raise answer.refused()
-        first = False
+        first = first and answer is not None and answer.body.get("notExecuted") is True
         if now() >= end:
             raise Unreachable(f"the permit of {wish.name!r} could not be given back; its lease has ended")
         yield Pause(min(0.5, max(0.0, end - now())))

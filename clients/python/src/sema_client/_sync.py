@@ -111,7 +111,7 @@ def answer_of(status: int, text: bytes) -> Answer:
         body = json.loads(text or b"{}")
     except ValueError:
         body = None
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or status == 200 and not all(isinstance(body.get(field), (int, float)) for field in ("token", "lease_seconds")):
         return Answer(502 if status == 200 else status, {})
     return Answer(status, body)
 
@@ -155,13 +155,12 @@ class Semaphore:
         """
         wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.caps, self.pools, take or {}, priority, timeout)
         try:
-            held = self._client._run(acquiring(wish, self._client._patience), threading.Event())
+            return Permit(self._client, self._client._run(acquiring(wish, self._client._patience), threading.Event()))
         except Unavailable:
             raise
         except BaseException:
             self._client._run(abandoning(wish), threading.Event())
             raise
-        return Permit(self._client, held)
 
     def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str | Sequence[str] = "", take: Mapping[str, int] | None = None) -> Permit | None:
         """A permit if one is free now, else None. Raises as acquire does."""
@@ -209,10 +208,10 @@ class Permit(Shown):
             return
         if foreign := self._held.wish.foreign:
             raise foreign
-        loss = self._held.loss
+        lost = self.lost  # by the clock too: whoever renews may be stuck
         self._end()
-        if loss is not None:
-            raise loss
+        if lost:
+            self._held.check()
         self._client._run(releasing(self._held), threading.Event())
 
     def _end(self) -> None:

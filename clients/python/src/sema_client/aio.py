@@ -208,6 +208,7 @@ class Permit(Shown):
         super().__init__(held)
         self._client = client
         self._inside: asyncio.Task[Any] | None = None  # the task in the block
+        self._before = 0  # cancellations of it before the block
         self._cancelled = False
         self._keeper = asyncio.create_task(self._keep())
 
@@ -218,11 +219,11 @@ class Permit(Shown):
             return
         if foreign := self._held.wish.foreign:
             raise foreign
-        loss = self._held.loss
+        lost = self.lost  # by the clock too: the event loop may have stood still
         self._held.released = True
         self._keeper.cancel()
-        if loss is not None:
-            raise loss
+        if lost:
+            self._held.check()
         await asyncio.shield(self._client._background(self._client._run(releasing(self._held))))
 
     async def _keep(self) -> None:
@@ -236,13 +237,14 @@ class Permit(Shown):
     async def __aenter__(self) -> Permit:
         self.check()
         self._inside = asyncio.current_task()
+        self._before = 0 if self._inside is None else self._inside.cancelling()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         inside, self._inside = self._inside, None
         if self._cancelled and inside is not None:
             others = inside.uncancel()  # somebody else's cancellation goes on
-            if kind is asyncio.CancelledError and others == 0:
+            if kind is asyncio.CancelledError and others <= self._before:
                 assert self._held.loss is not None
                 raise self._held.loss from error
         if self._held.wish.foreign:
