@@ -10,7 +10,7 @@ export async function use(signal: AbortSignal): Promise<string | number> {
   const maybe: Permit | null = await semaphore.tryAcquire({ label: "me" })
   await maybe?.release()
   const caps: readonly number[] = semaphore.caps
-  await semaphore.tryAcquire({ key: ["acme", "alice"], weight: caps[0], take: { gpu: semaphore.pools?.gpu ?? 1 } })
+  await semaphore.tryAcquire({ key: ["acme", "alice"], weight: caps[0], take: { gpu: Number(semaphore.pools?.gpu ?? 1) } })
   try {
     return await semaphore.run(async (held, lost) => (lost.aborted ? 0 : held.token))
   } catch (e) {
