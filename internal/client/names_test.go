@@ -338,3 +338,16 @@ func TestACallerThatComesAnewIsNotRefusedForWhatItGaveBack(t *testing.T) {
 		t.Errorf("%v", p.State())
 	}
 }
+
+// A late notification may be of a grant that another server asked for meanwhile, and would give back.
+func TestAGrantThatIsHeardOfBecomesOnesOwn(t *testing.T) {
+	s, n := names(t)
+	n.Ask(s.now, named(7))
+	s.sends("ask7")
+	s.m.Failed(s.now, unknown)
+	s.m.Notify(s.now, protocol.Notification{Grants: []protocol.Grant{{ID: named(7).Wish.ID, Token: 1}}})
+	s.later(time.Second)
+	if c := s.sends("fence renew7"); !c.Requests[0].Mine {
+		t.Error("it stays the other server's, which may give it back")
+	}
+}

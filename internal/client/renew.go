@@ -22,7 +22,7 @@ func (s *sender) renewal(now time.Duration, c *claim) protocol.Request {
 	if s.cfg.MaxHold > 0 && c.issued() {
 		lease = max(time.Millisecond, min(s.terms(c).Lease, c.began+s.cfg.MaxHold+s.terms(c).Margin-now))
 	}
-	return protocol.Request{Kind: protocol.Renew, ID: c.id, Lease: lease, Token: c.passedToken(), Mine: c.found && c.stage == unproven}
+	return protocol.Request{Kind: protocol.Renew, ID: c.id, Lease: lease, Token: c.passedToken(), Mine: c.stage == unproven && c.named()}
 }
 
 // renewed takes in the answer to a renewal.

@@ -577,10 +577,10 @@ func (v *view) Each(f func(id engine.ID, end int64, detached bool)) {
 	}
 }
 
-// Callers is how many callers of a client wait: its tickets, and those behind them.
-func (v *view) Callers(client string) (n int) {
+// Callers is how many callers of a client wait: its tickets, and those behind them. A late copy of an ask may have made one that is silent.
+func (v *view) Callers(now int64, client string) (n int) {
 	for i := range v.Waiters {
-		if t := &v.Waiters[i]; t.ID.Client == client {
+		if t := &v.Waiters[i]; t.ID.Client == client && endOf(t) > now {
 			n += 1 + t.Behind
 		}
 	}

@@ -149,7 +149,7 @@ func (k *checker) counted() {
 		if !n.alive || n.paused || n.cut || n.plan.lasting || w.server.down || w.now < said || k.calm() > n.changed || n.awaits() {
 			continue
 		}
-		if counted := w.server.ledger.Callers(n.client); counted != wait {
+		if counted := w.server.ledger.Callers(w.server.now(), n.client); counted != wait {
 			w.fail("count: %d callers of %s wait, and the server counts %d", wait, n.client, counted)
 		}
 	}
