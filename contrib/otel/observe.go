@@ -10,10 +10,9 @@ import (
 	"sema/metrics"
 )
 
-// Observe makes the meter read the gauges and counters of a source, such as a
-// metrics.Watch, at each collection. It leaves out what a metrics.Recorder counts:
-// Telemetry.Observer records that as it happens. Unregister ends it. The error is
-// the meter's.
+// Observe makes the meter read a metrics.Watch at each collection. It leaves out
+// what other sources have, and what a metrics.Recorder counts: Telemetry.Observer
+// records that as it happens. Unregister ends it. The error is the meter's.
 func (t *Telemetry) Observe(source metrics.Source) (metric.Registration, error) {
 	x, err := t.observables()
 	if err != nil {
