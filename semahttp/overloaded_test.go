@@ -255,7 +255,7 @@ func TestSettlingThatFails(t *testing.T) {
 
 	// A request that runs without a permit, under another one's.
 	away := semahttp.Limiter{Name: "away", Acquire: func(context.Context, ...sema.AcquireOption) (semahttp.Permit, error) { return nil, sema.ErrEngine }}
-	without := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return away }, Outage: admit.Open,
+	without := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return away }, Outage: admit.Open, Observer: semahttp.Observer{Outage: func(admit.Outage) {}},
 		Used: func(*http.Response, []byte) map[string]int { return map[string]int{"tpm": 7} }}
 	expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error { return get(t, without, ctx, u).Body.Close() }, sema.Take("tpm", 50)))
 	if n := usedOf(t, s); n != 100 {

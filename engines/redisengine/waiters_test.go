@@ -173,7 +173,7 @@ func cutWhileWorking(t *testing.T, server *redistest.Server, fault func()) {
 	var all sync.WaitGroup
 	var held atomic.Int64
 	for range clients {
-		s := openSem(t, engineAt(t, server.Addr()), "x", limit, &sema.Options{Lease: 15 * time.Second})
+		s := openSem(t, engineAt(t, server.Addr()), "x", limit, &sema.Options{Lease: time.Minute})
 		for range 2 {
 			all.Go(func() {
 				for range each {
