@@ -137,7 +137,7 @@ func (v *view) unit(pool string) float64 {
 	return float64(a.Per.Microseconds()) / float64(a.Back)
 }
 
-// spend takes n of a rate, rounded up to what a number holds, and returns how much has not come back yet.
+// spend takes n of a rate, rounded up as numbers are, and returns how much of it is out then.
 func (v *view) spend(pool string, n int, now int64) int {
 	r, more := v.Rates[pool], v.unit(pool)*float64(n)
 	was := max(r.Full, float64(now))
