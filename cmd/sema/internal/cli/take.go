@@ -219,7 +219,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		}
 	}
 	limit := cmp.Or(int(w.stored.Load()), f.limit)
-	if time.Since(began) > quick {
+	if limit != f.limit || time.Since(began) > quick {
 		// Another goroutine may have taken in the answer, and its event about another limit
 		// may still come; or the limit has changed since an earlier answer.
 		within, cancel := context.WithTimeout(ctx, explainTime)
